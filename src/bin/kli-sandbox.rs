@@ -1,0 +1,3 @@
+//! The launcher's binary: `run | check | explain`.
+
+fn main() {}

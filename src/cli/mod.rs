@@ -1,0 +1,4 @@
+//! The composition root: arguments in, front end out.
+
+/// Runs kli.
+pub fn main() {}

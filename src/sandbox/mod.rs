@@ -1,0 +1,1 @@
+//! The sandbox: a specification in, a confined process out.

@@ -1,0 +1,1 @@
+//! One integration binary; each module says what belongs there.
