@@ -13,7 +13,16 @@
 //! 4. front ends: `cli::print`
 //! 5. composition root: `cli`
 
-pub mod sandbox;
-
+#[cfg(feature = "agent")]
+pub mod authority;
 #[cfg(feature = "agent")]
 pub mod cli;
+#[cfg(feature = "agent")]
+pub mod host;
+#[cfg(feature = "agent")]
+pub mod message;
+#[cfg(feature = "agent")]
+pub mod model;
+pub mod sandbox;
+#[cfg(feature = "agent")]
+pub mod tool;

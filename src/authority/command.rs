@@ -1,0 +1,102 @@
+//! Command words: when a simple command is within a list of allowed word prefixes.
+//!
+//! A list of commands is a guide rail, not a wall: most programs can run others or write files.
+//! The well-known ways of doing so in `git` and `rg` are refused here; the sandbox bounds the rest.
+
+/// Options that make git run a program or write a file of the caller's choice. Git accepts any
+/// unambiguous abbreviation of a long option (gitcli(7)), so prefixes of these are refused too.
+const GIT_LONG: &[&str] = &[
+    "--config-env",
+    "--exec",
+    "--exec-path",
+    "--ext-diff",
+    "--open-files-in-pager",
+    "--output",
+    "--output-directory",
+    "--paginate",
+    "--receive-pack",
+    "--textconv",
+    "--upload-pack",
+];
+
+/// Options that make rg run a program (rg(1)).
+const RG_LONG: &[&str] = &["--hostname-bin", "--pre", "--pre-glob", "--search-zip"];
+
+/// Says whether the command starts with one of the allowed word lists and uses no option that is
+/// known to run another program.
+pub(super) fn within<'a>(
+    words: &[String],
+    allowed: impl IntoIterator<Item = &'a Vec<String>>,
+) -> bool {
+    let Some((program, arguments)) = words.split_first() else { return false };
+    // `FOO=x cmd` sets a variable for the command: GIT_EXTERNAL_DIFF, PAGER and kin run programs.
+    if program.contains('=') {
+        return false;
+    }
+    allowed.into_iter().any(|list| words.starts_with(list))
+        && match program.as_str() {
+            "git" => !arguments.iter().any(|word| runs_programs_in_git(word)),
+            "rg" => !arguments.iter().any(|word| runs_programs_in_rg(word)),
+            _ => true,
+        }
+}
+
+fn runs_programs_in_git(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    if name.starts_with("--") {
+        // The shortest abbreviation that could still mean a listed option: one letter and up.
+        return name.len() > 2 && GIT_LONG.iter().any(|long| long.starts_with(name));
+    }
+    // `-c key=value` (also glued), `-O[pager]`, `-p` (paginate), `-o file`, `-x command`.
+    word.starts_with("-c") || word.starts_with("-O") || word == "-p" || word == "-o" || word == "-x"
+}
+
+fn runs_programs_in_rg(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    if name.starts_with("--") {
+        return RG_LONG.contains(&name);
+    }
+    // A cluster of short options that holds `z` (search compressed files with outside programs).
+    word.starts_with('-') && word.contains('z')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, allowed: &[&str]) -> bool {
+        let split = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let lists: Vec<Vec<String>> = allowed.iter().map(|list| split(list)).collect();
+        within(&split(line), &lists)
+    }
+
+    #[test]
+    fn a_prefix_of_words_is_compared_word_by_word() {
+        assert!(check("git diff HEAD", &["git diff"]));
+        assert!(!check("git push", &["git diff"]));
+        assert!(!check("gitk diff", &["git"]));
+        assert!(check("cargo build", &["cargo", "git"]));
+        assert!(!check("PAGER=x git diff", &["git diff", "PAGER=x"]));
+    }
+
+    #[test]
+    fn options_that_run_programs_are_refused() {
+        for line in [
+            "git -c core.pager=x diff",
+            "git -ccore.pager=x diff",
+            "git diff --ext-diff",
+            "git diff --ext",
+            "git diff --output=x",
+            "git grep -Oless x",
+            "git --exec-path=/x diff",
+            "git fetch --upload-p=x",
+        ] {
+            assert!(!check(line, &["git"]), "{line}");
+        }
+        assert!(check("git diff --stat", &["git"]) && check("git log --oneline -n 3", &["git"]));
+        for line in ["rg --pre=x y", "rg --pre x y", "rg -nz y", "rg --search-zip y"] {
+            assert!(!check(line, &["rg"]), "{line}");
+        }
+        assert!(check("rg -n y src", &["rg"]));
+    }
+}

@@ -1,0 +1,25 @@
+//! Authority: what the agent may do. Pure; it touches nothing and knows nothing of tools, models
+//! or files on disk.
+//!
+//! - [`Atom`]: the names. [`Constraint`]: how far one reaches. [`Authority`]: the lattice.
+//! - [`Subject`]: one run's authority with the layers that narrowed it. Every tool call is checked
+//!   against this very value, and the preview prints it.
+//! - [`Grant`]: proof of a check. The host's mutating calls demand one, and only
+//!   [`Subject::check`] makes them.
+
+mod atom;
+mod command;
+mod constraint;
+mod lattice;
+mod list;
+mod profile;
+mod report;
+mod subject;
+
+pub use atom::{Atom, Row, TABLE, UnknownAtom};
+pub use constraint::{Constraint, Detail};
+pub use lattice::{Authority, Escalation};
+pub use list::{Entry, List, ListError, Reach};
+pub use profile::{BUILT_IN, BuiltIn, built_in};
+pub use report::{Confinement, Report, atom_table};
+pub use subject::{Denial, Grant, Narrowing, Request, Source, Subject};
