@@ -9,6 +9,7 @@ use super::{
     atom::{Atom, UnknownAtom},
     constraint::Constraint,
     lattice::Authority,
+    subject::Narrowing,
 };
 
 /// A list of capabilities as it was written: paths are not resolved yet.
@@ -112,9 +113,14 @@ impl List {
         Ok(Self { entries })
     }
 
-    /// Returns the authority that the list describes; `resolve` turns a written path into the
+    /// Returns the narrowing that the list describes; `resolve` turns a written path into the
     /// physical one.
-    pub fn authority(&self, resolve: impl Fn(&str) -> PathBuf) -> Authority {
+    pub fn narrowing(&self, resolve: impl Fn(&str) -> PathBuf) -> Narrowing {
+        let named = self.entries.iter().map(|entry| entry.atom.clone()).collect();
+        Narrowing::Only { authority: self.authority(resolve), named }
+    }
+
+    fn authority(&self, resolve: impl Fn(&str) -> PathBuf) -> Authority {
         Authority::of(self.entries.iter().map(|entry| {
             let constraint = match &entry.reach {
                 Reach::Any => Constraint::Any,

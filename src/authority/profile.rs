@@ -44,13 +44,17 @@ pub fn built_in(name: &str) -> Option<Vec<Narrowing>> {
     let reading = reading.into_iter().map(|atom| (atom, Constraint::Any));
     match name {
         "interactive" | "print" | "autonomous" => Some(Vec::new()),
-        "read-only" => Some(vec![Narrowing::Only(Authority::of(reading))]),
+        "read-only" => Some(vec![only(reading)]),
         "review" => {
             let words = |line: &&str| line.split(' ').map(str::to_owned).collect();
             let commands = Constraint::commands(REVIEW.iter().map(words));
             let entries = reading.chain([(Atom::ProcessExec, commands)]);
-            Some(vec![Narrowing::Only(Authority::of(entries))])
+            Some(vec![only(entries)])
         }
         _ => None,
     }
+}
+
+fn only(entries: impl Iterator<Item = (Atom, Constraint)>) -> Narrowing {
+    Narrowing::Only { authority: Authority::of(entries), named: Vec::new() }
 }

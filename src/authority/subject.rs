@@ -45,7 +45,12 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Narrowing {
     /// Only this.
-    Only(Authority),
+    Only {
+        /// What is left.
+        authority: Authority,
+        /// The atoms that a person wrote down by name, without what they imply.
+        named: Vec<Atom>,
+    },
     /// Not these, nor what implies them.
     Drop(Vec<Atom>),
     /// No effect on files or processes, nor any server whose tools may have one: drops
@@ -154,18 +159,17 @@ impl Subject {
         let named: Vec<Atom> = layers
             .iter()
             .filter_map(|(_, narrowing)| match narrowing {
-                Narrowing::Only(authority) => authority.listed(),
+                Narrowing::Only { named, .. } => Some(named.clone()),
                 Narrowing::Drop(_) | Narrowing::ReadOnly => None,
             })
             .flatten()
-            .map(|(atom, _)| atom.clone())
             .collect();
         let mut subject =
             Self { authority: Authority::universal(), steps: Vec::new(), withheld: Vec::new() };
         for (source, narrowing) in layers {
             let before = subject.authority.clone();
             let after = match narrowing {
-                Narrowing::Only(authority) => before.meet(&authority),
+                Narrowing::Only { authority, .. } => before.meet(&authority),
                 Narrowing::Drop(atoms) => atoms.iter().fold(before.clone(), |a, x| a.without(x)),
                 Narrowing::ReadOnly => {
                     let (after, withheld) = read_only(&before, &named);
@@ -243,6 +247,13 @@ fn read_only(before: &Authority, named: &[Atom]) -> (Authority, Vec<Atom>) {
 mod tests {
     use super::*;
 
+    fn only(entries: &[(Atom, Constraint)]) -> Narrowing {
+        Narrowing::Only {
+            authority: Authority::of(entries.iter().cloned()),
+            named: entries.iter().map(|(atom, _)| atom.clone()).collect(),
+        }
+    }
+
     fn flag(name: &str) -> Source {
         Source::Flag(name.to_owned())
     }
@@ -263,10 +274,7 @@ mod tests {
         let subject = Subject::new([
             (
                 Source::UserSettings,
-                Narrowing::Only(Authority::of([(
-                    Atom::FileWrite,
-                    Constraint::under(["/ws/src".into()]),
-                )])),
+                only(&[(Atom::FileWrite, Constraint::under(["/ws/src".into()]))]),
             ),
             (flag("--no-bash"), Narrowing::Drop(vec![Atom::ProcessExec])),
         ]);
@@ -295,13 +303,13 @@ mod tests {
     fn read_only_keeps_single_tools_that_a_list_names_and_says_which_servers_it_leaves_out() {
         let tool = Atom::McpTool("git".into(), "log".into());
         let server = Atom::McpServer("db".into());
-        let list = Authority::of([
+        let list = only(&[
             (Atom::ImageEval, Constraint::Any),
             (tool.clone(), Constraint::Any),
             (server.clone(), Constraint::Any),
         ]);
         let subject = Subject::new([
-            (Source::UserSettings, Narrowing::Only(list)),
+            (Source::UserSettings, list),
             (flag("--read-only"), Narrowing::ReadOnly),
         ]);
         assert!(subject.holds(&tool) && !subject.holds(&server));
