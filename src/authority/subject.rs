@@ -1,6 +1,9 @@
 //! The subject: what one run may do, which layer took what away, and the only maker of grants.
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::{Component, Path, PathBuf},
+};
 
 use super::{
     atom::Atom,
@@ -85,33 +88,55 @@ impl Request {
     }
 
     /// Returns a request about a physical path.
-    pub fn path(atom: Atom, path: impl Into<std::path::PathBuf>) -> Self {
+    pub fn path(atom: Atom, path: impl Into<PathBuf>) -> Self {
         Self { atom, detail: Detail::Path(path.into()) }
     }
 }
 
-/// Proof that a request was allowed. It can be made only by [`Subject::check`], and the host's
-/// mutating calls demand one.
+/// Proof that a call was allowed. For what a model asks it can be made only by
+/// [`Subject::check`]; the host's mutating calls demand one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
-    request: Request,
+    what: Granted,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Granted {
+    Request(Request),
+    OwnState(PathBuf),
 }
 
 impl Grant {
-    /// Returns what was allowed.
-    pub fn atom(&self) -> &Atom {
-        &self.request.atom
+    /// Returns the grant for kli's own bookkeeping (sessions) beneath one directory. No model asks
+    /// for these writes, so no subject is asked; only the host's state calls accept it.
+    pub fn own_state(directory: impl Into<PathBuf>) -> Self {
+        Self { what: Granted::OwnState(directory.into()) }
     }
 
     /// Says whether this grant is for writing exactly that physical path.
     pub fn permits_write(&self, path: &Path) -> bool {
-        matches!(self.request.atom, Atom::FileWrite | Atom::FileEdit)
-            && matches!(&self.request.detail, Detail::Path(granted) if granted == path)
+        match &self.what {
+            Granted::Request(Request { atom: Atom::FileWrite | Atom::FileEdit, detail }) => {
+                matches!(detail, Detail::Path(granted) if granted == path)
+            }
+            Granted::Request(_) | Granted::OwnState(_) => false,
+        }
     }
 
     /// Says whether this grant is for running a command.
     pub fn permits_exec(&self) -> bool {
-        self.request.atom == Atom::ProcessExec
+        matches!(&self.what, Granted::Request(request) if request.atom == Atom::ProcessExec)
+    }
+
+    /// Says whether this grant is for kli's own file at that path.
+    pub fn permits_state(&self, path: &Path) -> bool {
+        match &self.what {
+            Granted::OwnState(directory) => {
+                path.starts_with(directory)
+                    && !path.components().any(|part| part == Component::ParentDir)
+            }
+            Granted::Request(_) => false,
+        }
     }
 }
 
@@ -211,7 +236,7 @@ impl Subject {
     /// [`Denial`] when the request is not within the subject's authority.
     pub fn check(&self, request: Request) -> Result<Grant, Box<Denial>> {
         if self.authority.allows(&request.atom, &request.detail) {
-            return Ok(Grant { request });
+            return Ok(Grant { what: Granted::Request(request) });
         }
         let removed_by = self
             .steps
@@ -294,9 +319,13 @@ mod tests {
         assert!(
             grant.permits_write(Path::new("/ws/a")) && !grant.permits_write(Path::new("/ws/b"))
         );
-        assert!(!grant.permits_exec());
+        assert!(!grant.permits_exec() && !grant.permits_state(Path::new("/ws/a")));
         let read = subject.check(Request::path(Atom::FileRead, "/ws/a")).unwrap();
         assert!(!read.permits_write(Path::new("/ws/a")), "reading is not writing");
+        let state = Grant::own_state("/state");
+        assert!(state.permits_state(Path::new("/state/x")));
+        assert!(!state.permits_state(Path::new("/state/../x")));
+        assert!(!state.permits_write(Path::new("/state/x")) && !state.permits_exec());
     }
 
     #[test]
