@@ -14,6 +14,8 @@
 //! 5. composition root: `cli`
 
 #[cfg(feature = "agent")]
+pub mod agent;
+#[cfg(feature = "agent")]
 pub mod authority;
 #[cfg(feature = "agent")]
 pub mod cli;

@@ -1,0 +1,355 @@
+//! The driver: performs what the turn's machine asks for and feeds back what happened.
+//!
+//! One task, one loop: operations, the model's stream, running tools and timers are waited for
+//! together, so an interrupt is seen at once whatever else is going on.
+
+use std::sync::Arc;
+
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+    stream::BoxStream,
+};
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    authority::Subject,
+    message::Message,
+    model::{Class, Delta, Model, ModelError, Request, ToolSpec},
+    tool::{Context, Tool},
+};
+
+use super::{
+    Budgets, Denied, Event, Op,
+    turn::{Action, CallResult, Input, Retry, Turn, Why},
+    work::Bench,
+};
+
+/// Where what happens is written down, before it takes effect.
+pub trait Journal: Send {
+    /// Appends one record.
+    ///
+    /// # Errors
+    /// A sentence that names the file. The run stops: what cannot be recorded is not done.
+    fn append(&mut self, record: Record<'_>) -> Result<(), String>;
+
+    /// Makes what was appended survive a power loss.
+    ///
+    /// # Errors
+    /// As for `append`.
+    fn sync(&mut self) -> Result<(), String>;
+}
+
+/// Something to write down.
+#[derive(Clone, Copy, Debug)]
+pub enum Record<'a> {
+    /// A message of the conversation.
+    Message(&'a Message),
+    /// A refused call.
+    Denied(&'a Denied),
+    /// A path that a tool created or changed.
+    Changed(&'a std::path::Path),
+    /// How a prompt ended.
+    End(&'a super::Summary),
+}
+
+/// What an agent is made of.
+pub struct Parts {
+    /// The model to ask.
+    pub model: Box<dyn Model>,
+    /// Every tool there is; those whose atom is not held are not offered.
+    pub tools: Vec<Box<dyn Tool>>,
+    /// What the run may do.
+    pub subject: Arc<Subject>,
+    /// What the tools need to know.
+    pub context: Arc<Context>,
+    /// The system prompt.
+    pub system: String,
+    /// The conversation so far, paired.
+    pub history: Vec<Message>,
+    /// Bounds of each prompt.
+    pub budgets: Budgets,
+    /// How failed requests are tried again.
+    pub retry: Retry,
+    /// Where the conversation is written down; `None` = nowhere.
+    pub journal: Option<Box<dyn Journal>>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts")
+            .field("model", &self.model)
+            .field("subject", &self.subject)
+            .field("budgets", &self.budgets)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A conversation that can be talked to.
+#[derive(Debug)]
+pub struct Agent {
+    parts: Parts,
+    offered: Vec<ToolSpec>,
+    turn: Turn,
+    bench: Bench,
+}
+
+/// What is going on at the moment.
+struct Ongoing {
+    stream: Option<BoxStream<'static, Result<Delta, ModelError>>>,
+    work: Option<BoxFuture<'static, ()>>,
+    results: Option<UnboundedReceiver<CallResult>>,
+    retry_at: Option<Instant>,
+    deadline: Option<Instant>,
+    started: Instant,
+}
+
+enum Happened {
+    Op(Option<Op>),
+    Stream(Option<Result<Delta, ModelError>>),
+    Result(CallResult),
+    WorkDone,
+    RetryDue,
+    Deadline,
+}
+
+impl Agent {
+    /// Puts an agent together.
+    pub fn new(mut parts: Parts) -> Self {
+        let tools = Arc::new(std::mem::take(&mut parts.tools));
+        let offered = tools
+            .iter()
+            .filter(|tool| parts.subject.holds(&tool.atom()))
+            .map(|tool| ToolSpec {
+                name: tool.name().to_owned(),
+                description: tool.description().to_owned(),
+                schema: tool.schema(),
+            })
+            .collect();
+        let bench = Bench {
+            tools,
+            subject: Arc::clone(&parts.subject),
+            context: Arc::clone(&parts.context),
+        };
+        let history = std::mem::take(&mut parts.history);
+        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
+        Self { parts, offered, turn, bench }
+    }
+
+    /// Works until the operations end. Every submitted prompt ends with one [`Event::Done`].
+    pub async fn run(mut self, mut ops: UnboundedReceiver<Op>, events: UnboundedSender<Event>) {
+        let mut ongoing = Ongoing {
+            stream: None,
+            work: None,
+            results: None,
+            retry_at: None,
+            deadline: None,
+            started: Instant::now(),
+        };
+        let mut open = true;
+        let mut busy = false;
+        while open || busy {
+            let input = match ongoing.next(&mut ops, open).await {
+                Happened::Op(None) => {
+                    open = false;
+                    continue;
+                }
+                Happened::Op(Some(Op::Submit(text))) => {
+                    if !busy {
+                        busy = true;
+                        ongoing.started = Instant::now();
+                        ongoing.deadline = self.parts.budgets.time.map(|t| ongoing.started + t);
+                    }
+                    Input::Submit(text)
+                }
+                Happened::Op(Some(Op::Steer(text))) => Input::Steer(text),
+                Happened::Op(Some(Op::Interrupt)) => Input::Stop(Why::Interrupt),
+                Happened::Op(Some(Op::Terminate)) => Input::Stop(Why::Terminate),
+                Happened::Stream(Some(Ok(delta))) => {
+                    if matches!(delta, Delta::Done { .. }) {
+                        ongoing.stream = None;
+                    }
+                    Input::Delta(delta)
+                }
+                Happened::Stream(Some(Err(error))) => Input::Failed(error),
+                Happened::Stream(None) => Input::Failed(ModelError {
+                    class: Class::Retry { after: None },
+                    message: format!("the answer of `{}` broke off", self.parts.model.name()),
+                    network: true,
+                }),
+                Happened::Result(result) => Input::Result(Box::new(result)),
+                Happened::WorkDone => {
+                    ongoing.work = None;
+                    continue;
+                }
+                Happened::RetryDue => {
+                    ongoing.retry_at = None;
+                    Input::RetryDue
+                }
+                Happened::Deadline => {
+                    ongoing.deadline = None;
+                    Input::Stop(Why::Time(self.parts.budgets.time.unwrap_or_default()))
+                }
+            };
+            busy &= !self.take(input, &mut ongoing, &events);
+        }
+    }
+
+    /// Feeds one input to the machine and performs what comes of it; says whether the prompt is
+    /// done with.
+    fn take(
+        &mut self,
+        input: Input,
+        ongoing: &mut Ongoing,
+        events: &UnboundedSender<Event>,
+    ) -> bool {
+        let mut inputs = vec![input];
+        let mut done = false;
+        while let Some(input) = inputs.pop() {
+            let mut lost: Option<String> = None;
+            for action in self.turn.step(input) {
+                // Once something could not be recorded, nothing takes effect any more.
+                let harmless =
+                    matches!(action, Action::Abort | Action::Emit(_) | Action::Finish(_));
+                if lost.is_some() && !harmless {
+                    continue;
+                }
+                match self.perform(action, ongoing, events) {
+                    Performed::Done => done = true,
+                    Performed::Ok => {}
+                    Performed::Failed(message) => lost = Some(message),
+                }
+            }
+            match lost {
+                Some(message) if done => emit(events, Event::Notice(message)),
+                Some(message) => inputs.push(Input::Stop(Why::Journal(message))),
+                None => {}
+            }
+        }
+        done
+    }
+
+    fn perform(
+        &mut self,
+        action: Action,
+        ongoing: &mut Ongoing,
+        events: &UnboundedSender<Event>,
+    ) -> Performed {
+        match action {
+            Action::Record(message) => return self.append(Record::Message(&message)),
+            Action::RecordDenied(denied) => return self.append(Record::Denied(&denied)),
+            Action::RecordChanged(path) => return self.append(Record::Changed(&path)),
+            Action::Sync => {
+                if let Some(Err(error)) = self.parts.journal.as_mut().map(|j| j.sync()) {
+                    return Performed::Failed(error);
+                }
+            }
+            Action::Ask => {
+                ongoing.stream = Some(self.parts.model.stream(Request {
+                    system: self.parts.system.clone(),
+                    tools: self.offered.clone(),
+                    messages: self.turn.history().to_vec(),
+                    max_tokens: None,
+                }));
+            }
+            Action::Sleep { after, jitter } => {
+                let extra = jitter.mul_f64(fastrand::f64());
+                ongoing.retry_at = Some(Instant::now() + after + extra);
+            }
+            Action::Work(calls) => {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                ongoing.work = Some(self.bench.work(calls, events, &sender));
+                ongoing.results = Some(receiver);
+            }
+            Action::Abort => {
+                ongoing.stream = None;
+                ongoing.work = None;
+                ongoing.results = None;
+                ongoing.retry_at = None;
+            }
+            Action::Emit(event) => emit(events, event),
+            Action::Finish(mut summary) => {
+                summary.duration = ongoing.started.elapsed();
+                ongoing.deadline = None;
+                // The end mark is for people; a session without it opens just the same.
+                if let Performed::Failed(error) = self.append(Record::End(&summary)) {
+                    emit(events, Event::Notice(error));
+                }
+                emit(events, Event::Done(summary));
+                return Performed::Done;
+            }
+        }
+        Performed::Ok
+    }
+
+    fn append(&mut self, record: Record<'_>) -> Performed {
+        match self.parts.journal.as_mut().map(|journal| journal.append(record)) {
+            Some(Err(error)) => Performed::Failed(error),
+            Some(Ok(())) | None => Performed::Ok,
+        }
+    }
+}
+
+/// Tells the front end; one that has gone away does not stop the run.
+pub(super) fn emit(events: &UnboundedSender<Event>, event: Event) {
+    drop(events.send(event));
+}
+
+enum Performed {
+    Ok,
+    Done,
+    Failed(String),
+}
+
+impl Ongoing {
+    /// Waits for whatever comes first. Signals and results are looked at before the stream, so that
+    /// a fast stream cannot starve an interrupt.
+    async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
+        let Self { stream, work, results, retry_at, deadline, .. } = self;
+        tokio::select! {
+            biased;
+            op = ops.recv(), if open => Happened::Op(op),
+            () = at(*deadline) => Happened::Deadline,
+            result = next_result(results) => Happened::Result(result),
+            () = ended(work) => Happened::WorkDone,
+            delta = next_delta(stream) => Happened::Stream(delta),
+            () = at(*retry_at) => Happened::RetryDue,
+        }
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_result(results: &mut Option<UnboundedReceiver<CallResult>>) -> CallResult {
+    if let Some(receiver) = results {
+        if let Some(result) = receiver.recv().await {
+            return result;
+        }
+        *results = None;
+    }
+    std::future::pending().await
+}
+
+async fn next_delta(
+    stream: &mut Option<BoxStream<'static, Result<Delta, ModelError>>>,
+) -> Option<Result<Delta, ModelError>> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
+    match work {
+        Some(work) => work.as_mut().map(|()| ()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,185 @@
+//! The agent: operations in, events out. Front ends know these two types, the vocabulary of
+//! [`message`](crate::message) and nothing else of what is below.
+//!
+//! - [`turn`]: the conversation as a pure state machine, without clock, network or files.
+//! - [`schedule`]: which calls of one turn wait for which; pure.
+//! - [`driver`]: the edge that asks the model, runs the tools and keeps the time.
+//!
+//! It must not know settings files, the command line or any front end.
+
+pub mod driver;
+mod prompt;
+pub mod schedule;
+pub mod turn;
+mod work;
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::message::Usage;
+
+pub use driver::{Agent, Journal, Parts, Record};
+pub use prompt::{Facts, system_prompt};
+
+/// What a front end asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Start working on a prompt.
+    Submit(String),
+    /// Say something while the agent works; it is delivered at the next boundary.
+    Steer(String),
+    /// Stop the stream and the tools now; the session stays usable.
+    Interrupt,
+    /// The process is asked to end: as [`Op::Interrupt`], with another exit code.
+    Terminate,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The model is being asked for the `turn`th time.
+    Asking {
+        /// Counted from 1.
+        turn: u64,
+    },
+    /// A piece of the answer.
+    Text(String),
+    /// A piece of visible thinking.
+    Thinking(String),
+    /// A tool starts.
+    ToolStarted {
+        /// The call's identifier.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The arguments, for people.
+        arguments: String,
+    },
+    /// A piece of a running tool's output.
+    ToolOutput {
+        /// The call's identifier.
+        id: String,
+        /// The piece.
+        text: String,
+    },
+    /// A tool has finished.
+    ToolFinished {
+        /// The call's identifier.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// What the model gets to see.
+        text: String,
+        /// Whether it failed.
+        is_error: bool,
+        /// Facts for front ends.
+        record: Value,
+    },
+    /// A call was refused.
+    Denied(Denied),
+    /// A request failed and will be tried again.
+    Retrying {
+        /// The number of the retry, from 1.
+        attempt: u32,
+        /// The most retries there will be.
+        of: u32,
+        /// How long until then.
+        after: Duration,
+        /// Why.
+        reason: String,
+    },
+    /// Something people should know that is no failure.
+    Notice(String),
+    /// The prompt has been worked on as far as it will be.
+    Done(Box<Summary>),
+}
+
+/// A refused call, as results list it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Denied {
+    /// The tool's name as the model said it.
+    pub tool: String,
+    /// The atom that is not held, or not that far.
+    pub atom: String,
+    /// The whole sentence: what was asked for, and which layer decided so.
+    pub detail: String,
+}
+
+/// How a prompt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Done.
+    Ok,
+    /// It failed.
+    Error,
+    /// A call was denied, and no later call under the same atom succeeded.
+    Denied,
+    /// The answer is partial.
+    Incomplete,
+    /// A budget ran out.
+    Budget,
+    /// It was interrupted or terminated.
+    Interrupted,
+}
+
+/// What kind of failure ended a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FaultKind {
+    /// The provider answered with an error.
+    Provider,
+    /// The key is missing or refused.
+    Auth,
+    /// The provider could not be reached.
+    Network,
+    /// Settings or arguments.
+    Config,
+    /// Anything of kli's own: the session could not be written, the model answered nothing.
+    Internal,
+}
+
+/// A failure, for people and programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Its kind.
+    pub kind: FaultKind,
+    /// A sentence that names the value and the repair.
+    pub message: String,
+}
+
+/// What came of one prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The exit code of a headless run.
+    pub exit: u8,
+    /// The text of the last answer.
+    pub text: String,
+    /// How often the model was asked.
+    pub turns: u64,
+    /// Tokens over all turns.
+    pub usage: Usage,
+    /// Every refused call, in order.
+    pub denied: Vec<Denied>,
+    /// Physical paths that the tools created or changed, each once, in order.
+    pub changed: Vec<PathBuf>,
+    /// Wall time from the submission.
+    pub duration: Duration,
+    /// What went wrong, if anything did.
+    pub fault: Option<Fault>,
+}
+
+/// Bounds of one prompt; `None` = unbounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budgets {
+    /// How often the model may be asked.
+    pub turns: Option<u64>,
+    /// Tokens over all turns, as the provider counts them.
+    pub tokens: Option<u64>,
+    /// Wall time.
+    pub time: Option<Duration>,
+}

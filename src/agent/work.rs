@@ -1,0 +1,205 @@
+//! Running the calls of one turn: find the tool, read the arguments, check the authority, run.
+//!
+//! Each call becomes a [`CallResult`], whatever goes wrong with it; the others run all the same.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt as _, join_all};
+use serde_json::Value;
+use tokio::sync::{mpsc::UnboundedSender, watch};
+
+use crate::{
+    authority::{Atom, Denial, Grant, Request, Subject},
+    message::{Arguments, ToolCall, ToolResult},
+    tool::{Context, Effect, Invocation, Outcome, Sink, Tool},
+};
+
+use super::{Denied, Event, driver::emit, schedule, turn::CallResult};
+
+/// Tools that have a name and an atom but no implementation in this version. A call is denied when
+/// the atom is not held, and answered honestly when it is.
+const NOT_YET: &[(&str, Atom)] = &[
+    ("bash_jobs", Atom::ProcessExec),
+    ("eval", Atom::ImageEval),
+    ("find", Atom::FileRead),
+    ("inspect", Atom::ImageInspect),
+    ("read_result", Atom::ResultRead),
+    ("task", Atom::AgentSpawn),
+];
+
+/// What the calls of a turn run with.
+#[derive(Clone, Debug)]
+pub(super) struct Bench {
+    pub(super) tools: Arc<Vec<Box<dyn Tool>>>,
+    pub(super) subject: Arc<Subject>,
+    pub(super) context: Arc<Context>,
+}
+
+impl Bench {
+    /// Starts all calls of a turn; each sends its result when it ends. Dropping the future stops
+    /// what still runs.
+    pub(super) fn work(
+        &self,
+        calls: Vec<ToolCall>,
+        events: &UnboundedSender<Event>,
+        results: &UnboundedSender<CallResult>,
+    ) -> BoxFuture<'static, ()> {
+        let effects: Vec<Effect> = calls.iter().map(|call| self.effect(call)).collect();
+        let waits = schedule::waits(&effects);
+        let gates: Vec<(watch::Sender<bool>, watch::Receiver<bool>)> =
+            calls.iter().map(|_| watch::channel(false)).collect();
+        let ends: Vec<watch::Receiver<bool>> = gates.iter().map(|(_, end)| end.clone()).collect();
+        let jobs: Vec<BoxFuture<'static, ()>> = calls
+            .into_iter()
+            .zip(waits)
+            .zip(gates)
+            .enumerate()
+            .map(|(index, ((call, waits), (done, _)))| {
+                let before: Vec<watch::Receiver<bool>> =
+                    waits.iter().filter_map(|earlier| ends.get(*earlier).cloned()).collect();
+                let bench = self.clone();
+                let events = events.clone();
+                let results = results.clone();
+                async move {
+                    for mut end in before {
+                        // An error means that the earlier call is gone, so it has ended.
+                        drop(end.wait_for(|ended| *ended).await);
+                    }
+                    let result = bench.call(index, call, &events).await;
+                    // A closed channel means that the run was stopped; nobody waits for it.
+                    drop(results.send(result));
+                    done.send_replace(true);
+                }
+                .boxed()
+            })
+            .collect();
+        join_all(jobs).map(|_| ()).boxed()
+    }
+
+    fn find(&self, name: &str) -> Option<&dyn Tool> {
+        self.tools.iter().find(|tool| tool.name() == name).map(|tool| &**tool)
+    }
+
+    /// Returns how a call may be ordered; one that cannot be understood runs alone.
+    fn effect(&self, call: &ToolCall) -> Effect {
+        match (self.find(&call.name), &call.arguments) {
+            (Some(tool), Arguments::Object(map)) => tool
+                .prepare(map, &self.context)
+                .map_or(Effect::Barrier, |invocation| invocation.effect()),
+            _ => Effect::Read,
+        }
+    }
+
+    async fn call(
+        &self,
+        index: usize,
+        call: ToolCall,
+        events: &UnboundedSender<Event>,
+    ) -> CallResult {
+        let arguments = match &call.arguments {
+            Arguments::Object(map) => Value::Object(map.clone()).to_string(),
+            Arguments::Malformed(text) => text.clone(),
+        };
+        emit(
+            events,
+            Event::ToolStarted { id: call.id.clone(), name: call.name.clone(), arguments },
+        );
+        let (outcome, denied, allowed) = match self.admit(&call) {
+            Admission::Run(invocation, grants, allowed) => {
+                let (id, sender) = (call.id.clone(), events.clone());
+                let sink: Sink = Arc::new(move |text: &str| {
+                    emit(&sender, Event::ToolOutput { id: id.clone(), text: text.to_owned() });
+                });
+                (invocation.run(grants, sink).await, None, allowed)
+            }
+            Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
+            Admission::Deny(denial) => {
+                let denied = Denied {
+                    tool: call.name.clone(),
+                    atom: denial.request.atom.to_string(),
+                    detail: denial.sentence(),
+                };
+                emit(events, Event::Denied(denied.clone()));
+                let text = format!("{denial}; nothing was done");
+                (Outcome::error(text), Some(denied), Vec::new())
+            }
+        };
+        emit(
+            events,
+            Event::ToolFinished {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                text: outcome.text.clone(),
+                is_error: outcome.is_error,
+                record: outcome.record,
+            },
+        );
+        let result = ToolResult { call: call.id, text: outcome.text, is_error: outcome.is_error };
+        CallResult { index, result, denied, allowed, changed: outcome.changed }
+    }
+
+    /// Decides about a call: the only way from a model's words to an effect.
+    fn admit(&self, call: &ToolCall) -> Admission {
+        let Some(tool) = self.find(&call.name) else {
+            return self.admit_unknown(&call.name);
+        };
+        let prepared = match &call.arguments {
+            Arguments::Object(map) => tool.prepare(map, &self.context),
+            Arguments::Malformed(text) => Err(malformed(text)),
+        };
+        let invocation = match prepared {
+            Ok(invocation) => invocation,
+            // What is not held at all is denied whatever the arguments say.
+            Err(_) if !self.subject.holds(&tool.atom()) => return self.deny_bare(tool.atom()),
+            Err(sentence) => return Admission::Refuse(sentence),
+        };
+        let mut grants = Vec::new();
+        let mut allowed = Vec::new();
+        for request in invocation.requests() {
+            let atom = request.atom.to_string();
+            match self.subject.check(request) {
+                Ok(grant) => {
+                    grants.push(grant);
+                    allowed.push(atom);
+                }
+                Err(denial) => return Admission::Deny(denial),
+            }
+        }
+        Admission::Run(invocation, grants, allowed)
+    }
+
+    fn deny_bare(&self, atom: Atom) -> Admission {
+        match self.subject.check(Request::bare(atom)) {
+            Err(denial) => Admission::Deny(denial),
+            Ok(_) => Admission::Refuse("the call could not be understood".to_owned()),
+        }
+    }
+
+    fn admit_unknown(&self, name: &str) -> Admission {
+        if let Some((_, atom)) = NOT_YET.iter().find(|(known, _)| *known == name) {
+            if !self.subject.holds(atom) {
+                return self.deny_bare(atom.clone());
+            }
+            return Admission::Refuse(format!("the tool `{name}` is not part of this version"));
+        }
+        let names: Vec<&str> = self
+            .tools
+            .iter()
+            .filter(|tool| self.subject.holds(&tool.atom()))
+            .map(|tool| tool.name())
+            .collect();
+        Admission::Refuse(format!("there is no tool `{name}`; the tools are: {}", names.join(", ")))
+    }
+}
+
+enum Admission {
+    Run(Box<dyn Invocation>, Vec<Grant>, Vec<String>),
+    Refuse(String),
+    Deny(Box<Denial>),
+}
+
+fn malformed(text: &str) -> String {
+    let shown: String = text.chars().take(400).collect();
+    let cut = if shown.len() < text.len() { " (cut)" } else { "" };
+    format!("the arguments are not a JSON object, nothing was done; they were{cut}: {shown}")
+}
