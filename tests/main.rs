@@ -1,1 +1,3 @@
 //! One integration binary; each module says what belongs there.
+
+mod repo;

@@ -48,6 +48,13 @@ pub trait Journal: Send {
 pub enum Record<'a> {
     /// A message of the conversation.
     Message(&'a Message),
+    /// The tokens of one request.
+    Usage {
+        /// `PROVIDER/MODEL` that was asked.
+        model: &'a str,
+        /// How many.
+        usage: crate::message::Usage,
+    },
     /// A refused call.
     Denied(&'a Denied),
     /// A path that a tool created or changed.
@@ -240,6 +247,10 @@ impl Agent {
     ) -> Performed {
         match action {
             Action::Record(message) => return self.append(Record::Message(&message)),
+            Action::RecordUsage(usage) => {
+                let model = self.parts.model.name().to_owned();
+                return self.append(Record::Usage { model: &model, usage });
+            }
             Action::RecordDenied(denied) => return self.append(Record::Denied(&denied)),
             Action::RecordChanged(path) => return self.append(Record::Changed(&path)),
             Action::Sync => {

@@ -88,6 +88,8 @@ pub struct CallResult {
 pub enum Action {
     /// Append to the session, before anything that follows takes effect.
     Record(Message),
+    /// Append the tokens of one request to the session.
+    RecordUsage(Usage),
     /// Append a refusal to the session.
     RecordDenied(Denied),
     /// Append a changed path to the session.
@@ -271,7 +273,10 @@ impl Turn {
         usage: Option<Usage>,
         out: &mut Vec<Action>,
     ) {
-        self.usage.add(usage.unwrap_or_default());
+        if let Some(usage) = usage {
+            self.usage.add(usage);
+            out.push(Action::RecordUsage(usage));
+        }
         let message = Message { role: Role::Assistant, blocks };
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
         let text = message.text();

@@ -1,5 +1,9 @@
 //! The agent's binary: everything is in `kli::cli`.
 
-fn main() {
-    kli::cli::main();
+#![expect(clippy::disallowed_methods, reason = "the command line is read here, once")]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kli::cli::main(std::env::args_os().collect())
 }

@@ -1,4 +1,162 @@
-//! The composition root: arguments in, front end out.
+//! The composition root: what was typed becomes settings, a subject, an agent and a front end.
+//! Only this folder sees all the others.
 
-/// Runs kli.
-pub fn main() {}
+mod args;
+mod demo;
+mod error;
+mod headless;
+mod journal;
+mod print;
+mod setup;
+mod terminal;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser as _, error::ErrorKind};
+
+use crate::{
+    authority::Report,
+    config::Layer,
+    host::confinement::{self, Signs},
+};
+
+use args::{Arguments, Command, ConfigCommand, OutputFormat, RunArguments};
+use error::{CliError, USAGE};
+use setup::Setup;
+
+/// Runs kli on a command line, whose first word is the program's own name.
+pub fn main(words: Vec<OsString>) -> ExitCode {
+    let wants_json = wants_json(&words);
+    let code = match Arguments::try_parse_from(words) {
+        Ok(arguments) => run(arguments),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                terminal::out(&error.render().to_string());
+                0
+            }
+            _ => {
+                let text = error.render().to_string();
+                terminal::note(text.trim_end());
+                if wants_json {
+                    let message = text.lines().next().unwrap_or_default();
+                    let message = message.strip_prefix("error: ").unwrap_or(message);
+                    let error = CliError::config(message);
+                    print::json(&print::not_started(USAGE, error.fault), &print::Names::default());
+                }
+                USAGE
+            }
+        },
+    };
+    ExitCode::from(code)
+}
+
+/// Says whether the command line asks for JSON, also when the rest of it cannot be read: a program
+/// that waits for one object gets one whatever happens.
+fn wants_json(words: &[OsString]) -> bool {
+    let options: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
+    options.iter().any(|word| *word == "--output-format=json")
+        || options.windows(2).any(|pair| {
+            matches!(pair, [flag, value] if *flag == "--output-format" && *value == "json")
+        })
+}
+
+fn run(arguments: Arguments) -> u8 {
+    let json = arguments.run.output_format == OutputFormat::Json;
+    let outcome = match arguments.command {
+        Some(Command::Version) => {
+            terminal::out(&format!("kli {}\n", env!("CARGO_PKG_VERSION")));
+            Ok(0)
+        }
+        Some(Command::Demo) => demo::run(),
+        Some(Command::Config { command }) => config(command),
+        None if arguments.run.print_authority => print_authority(&arguments.run),
+        None => headless::run(&arguments.run),
+    };
+    outcome.unwrap_or_else(|error| {
+        for line in error.lines() {
+            // The JSON printer says the sentence itself.
+            if !(json && line.starts_with("kli: ")) {
+                terminal::note(&line);
+            }
+        }
+        if json {
+            print::json(&print::not_started(error.exit, error.fault), &print::Names::default());
+        }
+        error.exit
+    })
+}
+
+/// Prints what this run may do: the very value that its calls would be checked against.
+fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
+    let setup = Setup::read(run)?;
+    let subject = setup.subject(run)?;
+    let confinement = confinement::judge(&Signs::read(&setup.environment));
+    let report = Report::new(&subject, confinement);
+    for warning in &setup.warnings {
+        terminal::note(&format!("kli: {warning}"));
+    }
+    if run.json {
+        let line = serde_json::to_string(&report)
+            .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;
+        terminal::out(&format!("{line}\n"));
+    } else {
+        terminal::out(&report.text());
+        for line in report.remarks() {
+            terminal::note(&line);
+        }
+    }
+    Ok(0)
+}
+
+fn config(command: ConfigCommand) -> Result<u8, CliError> {
+    let defaults = RunArguments::default();
+    match command {
+        ConfigCommand::Path => {
+            let setup = Setup::read(&defaults)?;
+            let paths = setup.paths.ok_or_else(|| {
+                CliError::config("no home directory is known; set HOME to an absolute path")
+            })?;
+            terminal::out(&format!("{}\n", paths.settings().display()));
+        }
+        ConfigCommand::Check { file: None } => {
+            let setup = Setup::read(&defaults)?;
+            setup.subject(&defaults)?;
+            report_check(&setup.warnings);
+        }
+        ConfigCommand::Check { file: Some(file) } => {
+            let mut warnings = Vec::new();
+            let settings = setup::read_file(&file, Layer::User, &mut warnings)?.ok_or_else(|| {
+                CliError::config(format!("there is no file `{}`", file.display()))
+            })?;
+            settings.check().map_err(|error| CliError::config(error.to_string()))?;
+            report_check(&warnings);
+        }
+    }
+    Ok(0)
+}
+
+fn report_check(warnings: &[String]) {
+    for warning in warnings {
+        terminal::note(&format!("kli: {warning}"));
+    }
+    terminal::out(match warnings.len() {
+        0 => "settings: ok\n",
+        _ => "settings: ok, with warnings\n",
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wish_for_json_is_seen_in_a_line_that_cannot_be_read() {
+        let wants = |line: &[&str]| {
+            wants_json(&line.iter().map(|word| OsString::from(*word)).collect::<Vec<_>>())
+        };
+        assert!(wants(&["kli", "--output-format", "json", "--bogus"]));
+        assert!(wants(&["kli", "--bogus", "--output-format=json"]));
+        assert!(!wants(&["kli", "--output-format", "text", "json"]));
+        assert!(!wants(&["kli", "--", "--output-format=json"]));
+    }
+}

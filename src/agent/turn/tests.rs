@@ -56,7 +56,7 @@ fn a_call_is_recorded_before_it_is_run_and_answered_before_the_next_request() {
     turn.step(call("b", "{}"));
     let work = turn.step(done(Stop::ToolUse));
     assert!(
-        matches!(work.as_slice(), [Action::Record(_), Action::Work(calls)] if calls.len() == 2)
+        matches!(work.as_slice(), [Action::RecordUsage(_), Action::Record(_), Action::Work(calls)] if calls.len() == 2)
     );
     assert_eq!(
         turn.step(result(1, "b", false, false)),

@@ -1,0 +1,75 @@
+# What scripts/demo and scripts/test share: finding what is needed, and installing it where that is
+# possible without asking. Sourced by bash; sets no options of its own.
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Runs a command as root: directly, or through sudo when that asks for no password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+can_be_root() {
+  [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; }
+}
+
+# need_packages COMMAND=PACKAGE… : installs the Debian packages whose commands are missing, or
+# prints the one line to type and ends with 2.
+need_packages() {
+  local missing=() pair
+  for pair in "$@"; do
+    command -v "${pair%%=*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${pair%%=*}" ] || missing+=("${pair#*=}")
+  done
+  [ ${#missing[@]} = 0 ] && return 0
+  local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
+  if can_be_root && command -v apt-get >/dev/null 2>&1; then
+    say "installing: ${missing[*]}"
+    { as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >&2 && return 0
+    say "could not install ${missing[*]}; as root, type: $line"
+    exit 2
+  fi
+  say "missing: ${missing[*]}; as root, type: $line"
+  exit 2
+}
+
+# need_rust: the toolchain must be there and new enough; it is never installed by a script.
+need_rust() {
+  local wanted have
+  wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$top/Cargo.toml")
+  if ! command -v cargo >/dev/null 2>&1; then
+    if [ -x "${HOME:-/root}/.cargo/bin/cargo" ]; then
+      PATH="${HOME:-/root}/.cargo/bin:$PATH"
+      export PATH
+    else
+      say "missing: Rust $wanted or newer; install it from https://rustup.rs"
+      exit 2
+    fi
+  fi
+  have=$(rustc --version 2>/dev/null | sed -n 's/^rustc \([0-9.]*\).*/\1/p')
+  if [ -z "$have" ]; then
+    say "rustc does not run; repair it, or install Rust $wanted from https://rustup.rs"
+    exit 2
+  fi
+  if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n 1)" != "$wanted" ]; then
+    say "Rust $have is too old, $wanted or newer is needed; type: rustup update stable"
+    exit 2
+  fi
+}
+
+# need_cargo_tools NAME… : builds missing cargo subcommands, without optimisation to save time.
+need_cargo_tools() {
+  local tool
+  for tool in "$@"; do
+    command -v "$tool" >/dev/null 2>&1 && continue
+    [ -x "${CARGO_HOME:-${HOME:-/root}/.cargo}/bin/$tool" ] && continue
+    say "installing: $tool (cargo install)"
+    cargo install --quiet --locked --debug "$tool" >&2 || {
+      say "could not install $tool; type: cargo install --locked $tool"
+      exit 2
+    }
+  done
+  PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
+  export PATH
+}

@@ -1,0 +1,173 @@
+//! The command line: clap structures only. Parsing touches nothing; what the flags mean is decided
+//! in `cli`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// kli's command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kli",
+    version,
+    about = "A coding agent for the terminal that can be confined as a whole process",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
+}
+
+/// A headless run, and the preview of what it may do.
+#[derive(Args, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct RunArguments {
+    /// What to do; `-` reads it from standard input
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+
+    /// Run without a terminal interface and print the answer
+    #[arg(short, long)]
+    pub(crate) print: bool,
+
+    /// What standard output carries
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output_format: OutputFormat,
+
+    /// Print what the agent may do, and exit; no prompt is read and no model is contacted
+    #[arg(long)]
+    pub(crate) print_authority: bool,
+
+    /// Print the authority as one line of JSON
+    #[arg(long, requires = "print_authority")]
+    pub(crate) json: bool,
+
+    /// Run under a profile: interactive, print, read-only, autonomous or review
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// Ask this model
+    #[arg(long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// Go on with the latest session of this directory
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "no_session"])]
+    pub(crate) continue_latest: bool,
+
+    /// Go on with the session of this identifier, or of the only one that starts with it
+    #[arg(long, value_name = "ID", conflicts_with = "no_session")]
+    pub(crate) resume: Option<String>,
+
+    /// Leave no session behind
+    #[arg(long)]
+    pub(crate) no_session: bool,
+
+    /// Withhold everything that writes files or runs programs
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Withhold running programs
+    #[arg(long)]
+    pub(crate) no_bash: bool,
+
+    /// Withhold running code inside kli
+    #[arg(long)]
+    pub(crate) no_eval: bool,
+
+    /// Hold at most these capabilities, separated by commas; the empty list holds none
+    #[arg(long, value_name = "LIST")]
+    pub(crate) capabilities: Vec<String>,
+
+    /// Ask the model at most this often
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_turns: Option<String>,
+
+    /// Stop once this many tokens were used
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_tokens: Option<String>,
+
+    /// Stop after this time, for example 90s, 5m or 1h30m
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<String>,
+
+    /// Use this file instead of kli's own system prompt
+    #[arg(long, value_name = "FILE")]
+    pub(crate) system_prompt_file: Option<PathBuf>,
+
+    /// Add this file to the system prompt
+    #[arg(long, value_name = "FILE")]
+    pub(crate) append_system_prompt_file: Option<PathBuf>,
+}
+
+/// What standard output carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The answer's text
+    #[default]
+    Text,
+    /// One JSON object, whatever happens
+    Json,
+}
+
+/// What else kli can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Look at the settings
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Run a whole confined session with a recorded model: no key, no network
+    Demo,
+    /// Print the version
+    Version,
+}
+
+/// What to do with the settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check the settings, or a file, and print what is wrong with it
+    Check {
+        /// The file; the settings of this run by default
+        file: Option<PathBuf>,
+    },
+    /// Print where the user's settings file is, or would be
+    Path,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_may_stand_before_and_after_the_prompt() {
+        for line in [
+            &["kli", "-p", "hi", "--read-only"][..],
+            &["kli", "--read-only", "-p", "hi"],
+            &["kli", "--read-only", "hi", "-p"],
+            &["kli", "-p", "--read-only", "--", "hi"],
+        ] {
+            let parsed = Arguments::try_parse_from(line).unwrap();
+            assert!(parsed.run.print && parsed.run.read_only);
+            assert_eq!(parsed.run.prompt.as_deref(), Some("hi"));
+        }
+    }
+
+    #[test]
+    fn a_wrong_flag_is_answered_with_the_nearest_one() {
+        let error = Arguments::try_parse_from(["kli", "--read-onyl"]).unwrap_err().to_string();
+        assert!(error.contains("--read-only"), "{error}");
+    }
+}

@@ -1,0 +1,345 @@
+//! A headless run, put together: prompt, settings, subject, model, session, agent, printer.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc::{self, UnboundedSender},
+};
+
+use crate::{
+    agent::{Agent, Budgets, Facts, Op, Parts, Summary, system_prompt, turn::Retry},
+    authority::{BUILT_IN, Confinement},
+    config::{ModelName, Provider, Settings},
+    host::{
+        self, Host,
+        confinement::{self, Signs},
+        files,
+    },
+    model::{
+        Model,
+        catalogue::{self, Kind, OpenError, Options, Secret},
+    },
+    tool::{self, BashOptions, Context},
+};
+
+use super::{
+    args::{OutputFormat, RunArguments},
+    demo,
+    error::CliError,
+    journal, print,
+    setup::Setup,
+    terminal,
+};
+
+/// The model of a run that names none.
+const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
+/// The largest file of a system prompt, in bytes.
+const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
+/// Seconds that a command may take when neither the call nor the settings say.
+const BASH_TIMEOUT: Duration = Duration::from_secs(120);
+/// The most that a call may ask for when the settings do not say.
+const BASH_MAX_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Runs one prompt without a terminal interface; returns the exit code.
+///
+/// # Errors
+/// For what keeps the run from starting.
+pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
+    if !run.print && terminal::input_is_terminal() {
+        return Err(no_terminal_interface(run));
+    }
+    // What the command line says is checked before anything is waited for.
+    let setup = Setup::read(run)?;
+    let prompt = prompt(run)?;
+    let subject = Arc::new(setup.subject(run)?);
+    check_budget(&setup)?;
+    let model = open_model(&setup)?;
+    let model_name = model.name().to_owned();
+    for warning in &setup.warnings {
+        terminal::note(&format!("kli: {warning}"));
+    }
+    let confinement = confinement::judge(&Signs::read(&setup.environment));
+    let tools = tool::standard();
+    let offered: Vec<&str> = tools
+        .iter()
+        .filter(|tool| subject.holds(&tool.atom()))
+        .map(|tool| tool.name())
+        .collect();
+    let system = system(run, &setup, &offered, confinement)?;
+    let context = Arc::new(Context {
+        host: Host::default(),
+        workspace: setup.workspace.clone(),
+        home: setup.environment.home(),
+        state: tool::State::default(),
+        bash: bash(&setup)?,
+    });
+    let started = journal::open(run, &setup)?;
+    for notice in &started.notices {
+        terminal::note(&format!("kli: {notice}"));
+    }
+    let names = print::Names { session: started.id.clone(), model: Some(model_name) };
+    let parts = Parts {
+        model,
+        tools,
+        subject,
+        context,
+        system,
+        history: started.history,
+        budgets: budgets(&setup.settings),
+        retry: Retry::default(),
+        journal: started.journal,
+    };
+    host::harden();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
+    let summary = runtime.block_on(drive(parts, prompt));
+    // Blocking work that is still going on (a search) must not hold up the end.
+    runtime.shutdown_background();
+    match run.output_format {
+        OutputFormat::Text => print::text(&summary),
+        OutputFormat::Json => print::json(&summary, &names),
+    }
+    Ok(summary.exit)
+}
+
+/// Runs the agent and the printer side by side until the prompt is done with.
+async fn drive(parts: Parts, prompt: String) -> Summary {
+    let (ops, inbox) = mpsc::unbounded_channel();
+    let (outbox, events) = mpsc::unbounded_channel();
+    let agent = Agent::new(parts).run(inbox, outbox);
+    let front = print::run(prompt, ops.clone(), events);
+    let killed = signals(ops);
+    let summary = tokio::select! {
+        biased;
+        code = killed => print::not_started(code, crate::agent::Fault {
+            kind: crate::agent::FaultKind::Internal,
+            message: "ended at once by a second signal".to_owned(),
+        }),
+        ((), summary) = async { tokio::join!(agent, front) } => summary.unwrap_or_else(|| {
+            print::not_started(super::error::INTERNAL, crate::agent::Fault {
+                kind: crate::agent::FaultKind::Internal,
+                message: "the run ended without a result".to_owned(),
+            })
+        }),
+    };
+    host::process::reap_all().await;
+    summary
+}
+
+/// Passes signals on as operations. Returns the exit code at the second one: whoever asks twice
+/// does not want to wait.
+async fn signals(ops: UnboundedSender<Op>) -> u8 {
+    let listen = |kind| signal(kind).ok();
+    let mut interrupt = listen(SignalKind::interrupt());
+    let mut terminate = listen(SignalKind::terminate());
+    let mut hangup = listen(SignalKind::hangup());
+    let mut asked = false;
+    loop {
+        let (op, code) = tokio::select! {
+            () = received(&mut interrupt) => (Op::Interrupt, 130),
+            () = received(&mut terminate) => (Op::Terminate, 143),
+            () = received(&mut hangup) => (Op::Terminate, 143),
+        };
+        if asked {
+            return code;
+        }
+        asked = true;
+        drop(ops.send(op));
+    }
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn no_terminal_interface(run: &RunArguments) -> CliError {
+    let commands = ["config", "demo", "version"];
+    let near = run.prompt.as_deref().filter(|word| !word.contains(' ')).and_then(|word| {
+        commands.iter().find(|command| strsim::damerau_levenshtein(word, command) <= 2)
+    });
+    match (near, &run.prompt) {
+        (Some(near), Some(word)) => CliError::config(format!("unknown command `{word}`"))
+            .hint(format!("did you mean `kli {near}`?")),
+        _ => CliError::config("this version has no terminal interface")
+            .hint("run a prompt with `kli -p \"…\"`"),
+    }
+}
+
+/// Returns the prompt: the argument, or standard input for `-` and when there is none.
+fn prompt(run: &RunArguments) -> Result<String, CliError> {
+    let text = match run.prompt.as_deref() {
+        Some("-") => terminal::read_prompt().map_err(CliError::config)?,
+        Some(text) => text.to_owned(),
+        None if terminal::input_is_terminal() => {
+            return Err(CliError::config("there is no prompt")
+                .hint("write it after `-p`, or pipe it in"));
+        }
+        None => terminal::read_prompt().map_err(CliError::config)?,
+    };
+    if text.trim().is_empty() {
+        return Err(CliError::config("the prompt is empty").hint("write it after `-p`"));
+    }
+    let slash = text.trim().strip_prefix('/').is_some_and(|rest| {
+        let word = rest.split_whitespace().next().unwrap_or_default();
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
+    });
+    if slash {
+        let word = text.split_whitespace().next().unwrap_or_default();
+        return Err(CliError::config(format!("`{word}` is a command of the terminal interface"))
+            .hint("a headless run takes a prompt; begin it with another word"));
+    }
+    Ok(text)
+}
+
+fn check_budget(setup: &Setup) -> Result<(), CliError> {
+    let profile = setup.profile();
+    let needs = BUILT_IN.iter().any(|known| known.name == profile && known.needs_budget);
+    if needs && !setup.settings.budgets.any() {
+        return Err(CliError::config(format!("the profile `{profile}` needs a budget"))
+            .hint("give `--max-turns`, `--max-tokens` or `--timeout`, or set `budgets`"));
+    }
+    Ok(())
+}
+
+fn budgets(settings: &Settings) -> Budgets {
+    Budgets {
+        turns: settings.budgets.turns.get().copied(),
+        tokens: settings.budgets.tokens.get().copied(),
+        time: settings.budgets.time.get().copied(),
+    }
+}
+
+fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
+    let settings = &setup.settings.bash;
+    let shell = match settings.shell.get() {
+        Some(shell) => setup.spelled(shell)?,
+        None => "bash".into(),
+    };
+    let max_timeout = settings.max_timeout.or(BASH_MAX_TIMEOUT.max(settings.timeout.or(BASH_TIMEOUT)));
+    Ok(BashOptions {
+        shell,
+        timeout: settings.timeout.or(BASH_TIMEOUT.min(max_timeout)).as_secs(),
+        max_timeout: max_timeout.as_secs(),
+        withheld: setup.settings.secret_variables(),
+    })
+}
+
+fn system(
+    run: &RunArguments,
+    setup: &Setup,
+    tools: &[&str],
+    confinement: Confinement,
+) -> Result<String, CliError> {
+    let replacement = run.system_prompt_file.as_deref().map(system_file).transpose()?;
+    let appendix = run.append_system_prompt_file.as_deref().map(system_file).transpose()?;
+    Ok(system_prompt(&Facts {
+        workspace: &setup.workspace,
+        tools,
+        confinement: &confinement.label(),
+        replacement: replacement.as_deref(),
+        appendix: appendix.as_deref(),
+    }))
+}
+
+fn system_file(file: &Path) -> Result<String, CliError> {
+    let bytes = files::read_small(file, SYSTEM_PROMPT_LIMIT)
+        .map_err(|error| CliError::config(error.sentence()))?
+        .ok_or_else(|| CliError::config(format!("there is no file `{}`", file.display())))?;
+    String::from_utf8(bytes)
+        .map_err(|_| CliError::config(format!("`{}` is not UTF-8", file.display())))
+}
+
+fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
+    let name = match setup.settings.model.get() {
+        Some(name) => name.clone(),
+        None => DEFAULT_MODEL
+            .parse::<ModelName>()
+            .map_err(|error| CliError::internal(error.to_string()))?,
+    };
+    let provider = setup
+        .settings
+        .provider(&name.provider)
+        .map_err(|error| CliError::config(error.to_string()))?;
+    let mut hint = None;
+    let options = match provider {
+        Provider::Anthropic { base_url, key_env, key_file, headers } => {
+            hint = Some(match &key_env {
+                Some(variable) => format!(
+                    "set the variable `{variable}`, or name a file in `providers.{}.keyFile`",
+                    name.provider
+                ),
+                None => format!(
+                    "set `providers.{0}.keyEnv` or `providers.{0}.keyFile`",
+                    name.provider
+                ),
+            });
+            let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
+            options.base_url = Some(base_url);
+            options.key = key(setup, key_env.as_deref(), key_file.as_deref())?;
+            options.headers =
+                headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
+            options
+        }
+        Provider::Replay { file } => {
+            let recording = match file {
+                Some(file) => read_recording(&setup.spelled(&file)?)?,
+                None => demo::recording(&name.model).ok_or_else(|| {
+                    CliError::config(format!("there is no built-in recording `{}`", name.model))
+                        .hint("name a file in `providers.replay.file`, or use `replay/demo`")
+                })?,
+            };
+            Options::new(Kind::Replay { recording }, name.provider, name.model)
+        }
+    };
+    catalogue::open(options).map_err(|error| match &error {
+        OpenError::MissingKey { .. } | OpenError::Key { .. } => {
+            let fault = CliError::auth(error.to_string());
+            match hint {
+                Some(hint) => fault.hint(hint),
+                None => fault,
+            }
+        }
+        _ => CliError::config(error.to_string()),
+    })
+}
+
+/// Returns a provider's key: the variable first, then the file.
+fn key(
+    setup: &Setup,
+    variable: Option<&str>,
+    file: Option<&str>,
+) -> Result<Option<Secret>, CliError> {
+    if let Some(value) = variable.and_then(|variable| setup.environment.var(variable)) {
+        return Ok(Some(Secret::new(value)));
+    }
+    let Some(file) = file else { return Ok(None) };
+    let file = setup.spelled(file)?;
+    let missing = |what: &str| {
+        CliError::auth(format!("the key file `{}` {what}", file.display()))
+            .hint("write the key into it, readable by you alone (chmod 600)")
+    };
+    let bytes = files::read_small(&file, 64 * 1024)
+        .map_err(|error| CliError::auth(error.sentence()))?
+        .ok_or_else(|| missing("is not there"))?;
+    let text = String::from_utf8(bytes).map_err(|_| missing("is not text"))?;
+    if text.trim().is_empty() {
+        return Err(missing("is empty"));
+    }
+    Ok(Some(Secret::new(&text)))
+}
+
+fn read_recording(file: &Path) -> Result<String, CliError> {
+    let bytes = files::read_small(file, 64 * 1024 * 1024)
+        .map_err(|error| CliError::config(error.sentence()))?
+        .ok_or_else(|| CliError::config(format!("there is no recording `{}`", file.display())))?;
+    String::from_utf8(bytes)
+        .map_err(|_| CliError::config(format!("the recording `{}` is not UTF-8", file.display())))
+}

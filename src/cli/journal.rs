@@ -1,0 +1,127 @@
+//! The session of a run: found or begun, and written through the agent's journal.
+
+use std::path::Path;
+
+use crate::{
+    agent::{Journal, Outcome, Record},
+    message::Message,
+    session::{Entry, Log, Opened, Store},
+};
+
+use super::{args::RunArguments, error::CliError, setup::Setup};
+
+/// A session that is being written, or none.
+pub(crate) struct Started {
+    /// Its identifier.
+    pub(crate) id: Option<String>,
+    /// The conversation so far, every call with its result.
+    pub(crate) history: Vec<Message>,
+    /// Where to write.
+    pub(crate) journal: Option<Box<dyn Journal>>,
+    /// What was repaired, or could not be had.
+    pub(crate) notices: Vec<String>,
+}
+
+/// Begins or opens the session that the flags ask for.
+///
+/// # Errors
+/// For a session that is asked for and cannot be opened. One that cannot be *begun* (a read-only
+/// state directory) does not stop the run; it is said.
+pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliError> {
+    let nothing = |notices| Started { id: None, history: Vec::new(), journal: None, notices };
+    if run.no_session {
+        return Ok(nothing(Vec::new()));
+    }
+    let wanted = run.continue_latest || run.resume.is_some();
+    let Some(paths) = &setup.paths else {
+        if wanted {
+            return Err(CliError::config(
+                "no home directory is known, so there are no sessions; set HOME to an absolute path",
+            ));
+        }
+        return Ok(nothing(vec![
+            "no home directory is known, so no session is kept; set HOME, or use `--no-session`"
+                .to_owned(),
+        ]));
+    };
+    let store = Store::new(paths.state());
+    let config = |error: crate::session::SessionError| CliError::config(error.to_string());
+    let found = match &run.resume {
+        Some(id) => Some(store.find(&setup.workspace, id).map_err(config)?),
+        None if run.continue_latest => {
+            let latest = store.latest(&setup.workspace).map_err(config)?;
+            Some(latest.ok_or_else(|| {
+                CliError::config(format!(
+                    "there is no session of `{}` to go on with",
+                    setup.workspace.display()
+                ))
+                .hint("leave `--continue` out to begin one")
+            })?)
+        }
+        None => None,
+    };
+    if let Some(found) = found {
+        let Opened { log, messages, notices, .. } = store.open(&found).map_err(config)?;
+        return Ok(Started {
+            id: Some(log.id().to_owned()),
+            history: messages,
+            journal: Some(Box::new(SessionJournal { log })),
+            notices: notices.iter().map(ToString::to_string).collect(),
+        });
+    }
+    Ok(match store.create(&setup.workspace) {
+        Ok(log) => Started {
+            id: Some(log.id().to_owned()),
+            history: Vec::new(),
+            journal: Some(Box::new(SessionJournal { log })),
+            notices: Vec::new(),
+        },
+        Err(error) => nothing(vec![format!(
+            "no session is kept: {error}; `--no-session` says so on purpose"
+        )]),
+    })
+}
+
+struct SessionJournal {
+    log: Log,
+}
+
+impl Journal for SessionJournal {
+    fn append(&mut self, record: Record<'_>) -> Result<(), String> {
+        let entry = match record {
+            Record::Message(message) => Entry::Message(message),
+            Record::Usage { model, usage } => Entry::Usage { model, usage },
+            Record::Denied(denied) => Entry::Denied {
+                tool: &denied.tool,
+                atom: &denied.atom,
+                detail: &denied.detail,
+            },
+            Record::Changed(path) => Entry::Changed { path },
+            Record::End(summary) => Entry::End {
+                outcome: outcome(summary.outcome),
+                error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
+            },
+        };
+        self.log.append(&entry).map_err(|error| say(&self.log, &error))
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.log.sync().map_err(|error| say(&self.log, &error))
+    }
+}
+
+fn say(log: &Log, error: &crate::session::SessionError) -> String {
+    let path: &Path = log.path();
+    format!("{error}; the run stops, as what cannot be recorded is not done (`{}`)", path.display())
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "ok",
+        Outcome::Error => "error",
+        Outcome::Denied => "denied",
+        Outcome::Incomplete => "incomplete",
+        Outcome::Budget => "budget",
+        Outcome::Interrupted => "interrupted",
+    }
+}

@@ -1,0 +1,158 @@
+//! From files, variables and flags to the settings of this run, and to the one subject.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    authority::{Atom, BUILT_IN, Narrowing, Source, Subject, built_in},
+    config::{self, Flags, Layer, Paths, Settings, names},
+    host::{self, environment::Environment, files},
+};
+
+use super::{args::RunArguments, error::CliError};
+
+/// What the composition root knows before it decides anything.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) environment: Environment,
+    pub(crate) paths: Option<Paths>,
+    pub(crate) settings: Settings,
+    /// What people should know and that stops nothing: unknown keys.
+    pub(crate) warnings: Vec<String>,
+    /// The physical current directory.
+    pub(crate) workspace: PathBuf,
+}
+
+impl Setup {
+    /// Reads every layer.
+    ///
+    /// # Errors
+    /// For a file or a flag that cannot be read, and for values that do not go together.
+    pub(crate) fn read(run: &RunArguments) -> Result<Self, CliError> {
+        let environment = Environment::read();
+        let workspace = host::environment::current_directory()
+            .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
+        let paths = Paths::new(
+            environment.home().as_deref(),
+            environment.var_os(names::XDG_CONFIG_HOME),
+            environment.var_os(names::XDG_STATE_HOME),
+        )
+        .ok();
+        let mut settings = Settings::default();
+        let mut warnings = Vec::new();
+        if let Some(baked) = environment.var_os(names::KLI_BAKED).filter(|dir| !dir.is_empty()) {
+            let file = Paths::baked_settings(Path::new(baked));
+            let layer = read_file(&file, Layer::Baked, &mut warnings)?.ok_or_else(|| {
+                CliError::config(format!(
+                    "the baked configuration `{}` is not there; unset {} or build the package anew",
+                    file.display(),
+                    names::KLI_BAKED
+                ))
+            })?;
+            settings = layer.over(settings);
+        }
+        if let Some(paths) = &paths
+            && let Some(layer) = read_file(&paths.settings(), Layer::User, &mut warnings)?
+        {
+            settings = layer.over(settings);
+        }
+        let variables = Settings::from_environment(environment.var(names::ANTHROPIC_BASE_URL))
+            .map_err(|error| CliError::config(format!("{}: {error}", names::ANTHROPIC_BASE_URL)))?;
+        settings = variables.over(settings);
+        let flags = Flags {
+            model: run.model.clone(),
+            profile: run.profile.clone(),
+            capabilities: run.capabilities.clone(),
+            max_turns: run.max_turns.clone(),
+            max_tokens: run.max_tokens.clone(),
+            timeout: run.timeout.clone(),
+        };
+        let flags = flags.settings().map_err(|error| CliError::config(error.to_string()))?;
+        settings = flags.over(settings);
+        settings.check().map_err(|error| CliError::config(error.to_string()))?;
+        Ok(Self { environment, paths, settings, warnings, workspace })
+    }
+
+    /// Returns the profile of this run.
+    pub(crate) fn profile(&self) -> &str {
+        self.settings.profile.get().map_or("print", String::as_str)
+    }
+
+    /// Computes what this run may do. The preview prints this value, and every call of the run is
+    /// checked against it: there is no other way to a subject.
+    ///
+    /// # Errors
+    /// For a profile that does not exist.
+    pub(crate) fn subject(&self, run: &RunArguments) -> Result<Subject, CliError> {
+        let resolve = |path: &str| self.physical(path);
+        let (flags, files): (Vec<_>, Vec<_>) = self
+            .settings
+            .capabilities
+            .iter()
+            .partition(|(source, _)| matches!(source, Source::Flag(_)));
+        let lists = |lists: Vec<&(Source, crate::authority::List)>| {
+            lists
+                .into_iter()
+                .map(|(source, list)| (source.clone(), list.narrowing(resolve)))
+                .collect::<Vec<_>>()
+        };
+        let mut layers = lists(files);
+        let profile = self.profile();
+        let narrowings = built_in(profile).ok_or_else(|| {
+            let names: Vec<&str> = BUILT_IN.iter().map(|profile| profile.name).collect();
+            CliError::config(format!(
+                "unknown profile `{profile}`; the profiles are {}",
+                names.join(", ")
+            ))
+        })?;
+        layers.extend(
+            narrowings.into_iter().map(|narrowing| (Source::Profile(profile.to_owned()), narrowing)),
+        );
+        let flag = |name: &str| Source::Flag(name.to_owned());
+        if run.read_only {
+            layers.push((flag("--read-only"), Narrowing::ReadOnly));
+        }
+        if run.no_bash {
+            layers.push((flag("--no-bash"), Narrowing::Drop(vec![Atom::ProcessExec])));
+        }
+        if run.no_eval {
+            layers.push((flag("--no-eval"), Narrowing::Drop(vec![Atom::ImageEval])));
+        }
+        layers.extend(lists(flags));
+        Ok(Subject::new(layers))
+    }
+
+    /// Returns the physical path that a written one stands for, as far as it is there.
+    fn physical(&self, path: &str) -> PathBuf {
+        files::physical(&self.spelled(path).unwrap_or_else(|_| self.workspace.join(path)))
+    }
+
+    /// Returns the path that a setting spells: absolute, from `~/`, or from the workspace.
+    ///
+    /// # Errors
+    /// For `~/` without a home.
+    pub(crate) fn spelled(&self, path: &str) -> Result<PathBuf, CliError> {
+        match path.strip_prefix("~/") {
+            Some(rest) => self.environment.home().map(|home| home.join(rest)).ok_or_else(|| {
+                CliError::config(format!("`{path}` needs a home; set HOME to an absolute path"))
+            }),
+            None => Ok(self.workspace.join(path)),
+        }
+    }
+}
+
+/// Reads one settings file; `None` when there is none.
+pub(crate) fn read_file(
+    file: &Path,
+    layer: Layer,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Settings>, CliError> {
+    let Some(bytes) = files::read_small(file, config::MAX_BYTES)
+        .map_err(|error| CliError::config(error.sentence()))?
+    else {
+        return Ok(None);
+    };
+    let (settings, found) = Settings::parse(&file.display().to_string(), &bytes, layer)
+        .map_err(|error| CliError::config(error.to_string()))?;
+    warnings.extend(found.iter().map(ToString::to_string));
+    Ok(Some(settings))
+}

@@ -1,0 +1,64 @@
+//! The one owner of the standard streams: what is written passes through here, free of control
+//! characters that a file, a model or a server could have put into it.
+
+use std::io::{self, Read as _, Write as _};
+
+/// The most bytes of a prompt that are read from standard input.
+const PROMPT_LIMIT: u64 = 10 * 1024 * 1024;
+
+/// Writes to standard output and flushes. A closed pipe is no error: nobody wants the rest.
+pub(crate) fn out(text: &str) {
+    let mut stdout = io::stdout().lock();
+    // There is nobody left to tell when standard output is gone.
+    drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
+}
+
+/// Writes a line to standard error.
+pub(crate) fn note(line: &str) {
+    let mut stderr = io::stderr().lock();
+    drop(stderr.write_all(scrub(line).as_bytes()).and_then(|()| stderr.write_all(b"\n")));
+}
+
+/// Says whether standard input is a terminal.
+pub(crate) fn input_is_terminal() -> bool {
+    io::IsTerminal::is_terminal(&io::stdin())
+}
+
+/// Reads a prompt from standard input to its end.
+///
+/// # Errors
+/// A sentence, for input that cannot be read, is no text, or is longer than the limit.
+pub(crate) fn read_prompt() -> Result<String, String> {
+    let mut bytes = Vec::new();
+    io::stdin()
+        .lock()
+        .take(PROMPT_LIMIT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot read the prompt from standard input: {error}"))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > PROMPT_LIMIT {
+        return Err(format!(
+            "the prompt on standard input is longer than {} MiB; put it into a file and name the file",
+            PROMPT_LIMIT / 1024 / 1024
+        ));
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| format!("the prompt on standard input is not UTF-8: {error}"))
+}
+
+/// Replaces control characters but the line break and the tab, so that foreign text cannot drive
+/// the terminal.
+pub(crate) fn scrub(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_do_not_survive() {
+        assert_eq!(scrub("a\u{1b}[31mb\r\n\tc\u{9b}x"), "a\u{fffd}[31mb\u{fffd}\n\tc\u{fffd}x");
+    }
+}

@@ -1,0 +1,186 @@
+//! The house rules that no compiler checks: layers, forgotten files, the launcher's crates, drift
+//! of generated documents.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(directory)];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The rooms of each layer, lowest first. A room may import its own room and lower layers.
+const LAYERS: &[&[&str]] = &[
+    &["message", "authority", "config"],
+    &["host"],
+    &["model", "tool", "session"],
+    &["agent"],
+    &["cli::print"],
+    &["cli"],
+];
+
+/// Imports that go beside the layers, each with its reason.
+fn is_allowed(from: &str, to: &str) -> bool {
+    match (from, to) {
+        // The scheduler orders calls by the effect that a tool declares; both are pure.
+        ("agent", _) => layer(to) <= layer("agent") && to != "config",
+        // The printer sees the agent's operations and events, the vocabulary, and its own streams.
+        ("cli::print", to) => ["agent", "message", "cli"].contains(&to),
+        // Settings hand lists of capabilities to authority; both are pure.
+        ("config", "authority") => true,
+        // Services do not know each other, nor the settings.
+        ("model" | "tool" | "session", to) => layer(to) < layer(from) && to != "config",
+        (from, to) => layer(to) < layer(from),
+    }
+}
+
+fn layer(room: &str) -> usize {
+    LAYERS
+        .iter()
+        .position(|rooms| rooms.contains(&room))
+        .unwrap_or_else(|| panic!("`{room}` has no place in the layer table"))
+}
+
+fn room(path: &Path) -> String {
+    let inner = path.strip_prefix(root().join("src")).unwrap();
+    let inner = inner.with_extension("");
+    let parts: Vec<&str> = inner.iter().map(|part| part.to_str().unwrap()).collect();
+    match parts.as_slice() {
+        ["cli", "print", ..] => "cli::print".to_owned(),
+        [first, ..] => (*first).to_owned(),
+        [] => unreachable!(),
+    }
+}
+
+#[test]
+fn imports_point_down() {
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for file in files("src", "rs") {
+        let from = room(&file);
+        if ["lib", "bin"].contains(&from.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let mut targets = BTreeSet::new();
+        for (at, _) in text.match_indices("crate::") {
+            let rest = &text[at + "crate::".len()..];
+            if let Some(group) = rest.strip_prefix('{') {
+                // `use crate::{a::…, b::{…}, c}`: the names at depth one.
+                let mut depth = 0_i32;
+                let mut name = String::new();
+                for c in group.chars() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => {
+                            targets.insert(std::mem::take(&mut name));
+                            continue;
+                        }
+                        _ => {}
+                    }
+                    name.push(c);
+                }
+                targets.insert(name);
+            } else {
+                targets.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            }
+        }
+        for target in targets {
+            let to = target.trim().split("::").next().unwrap_or_default().trim().to_owned();
+            if to.is_empty() || to == from {
+                continue;
+            }
+            checked += 1;
+            let fine = if from == "sandbox" { false } else { to == "sandbox" || is_allowed(&from, &to) };
+            if !fine {
+                wrong.push(format!("{} imports crate::{to}", file.display()));
+            }
+        }
+    }
+    assert!(checked > 20, "the reader of imports found only {checked}");
+    assert!(wrong.is_empty(), "imports that point up or sideways:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_test_file_is_listed() {
+    let main = fs::read_to_string(root().join("tests/main.rs")).unwrap();
+    for entry in fs::read_dir(root().join("tests")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.extension().is_some_and(|e| e == "rs") && name != "main" {
+            assert!(main.contains(&format!("mod {name};")), "tests/{name}.rs is not in tests/main.rs");
+        }
+    }
+}
+
+#[test]
+fn the_launcher_builds_from_a_short_list_of_crates() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--no-default-features", "-e", "normal"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let text = String::from_utf8(tree.stdout).unwrap();
+    let crates: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.split(' ').next()).filter(|name| *name != "kli").collect();
+    assert!(crates.contains("serde_json"), "control: the list is read");
+    assert!(crates.len() <= 25, "{} crates: {crates:?}", crates.len());
+    for heavy in ["clap", "tokio", "reqwest", "hyper"] {
+        assert!(!crates.contains(heavy), "{heavy} is in the launcher");
+    }
+}
+
+#[test]
+fn generated_documents_are_current() {
+    let path = root().join("docs/authority.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- atoms: begin -->\n", "<!-- atoms: end -->");
+    let from = text.find(begin).expect("docs/authority.md has a begin mark") + begin.len();
+    let to = text.find(end).expect("docs/authority.md has an end mark");
+    let table = kli::authority::atom_table();
+    if text[from..to] != table {
+        if std::env::var_os("KLI_UPDATE_DOCS").is_some() {
+            fs::write(&path, format!("{}{table}{}", &text[..from], &text[to..])).unwrap();
+            return;
+        }
+        panic!("docs/authority.md is stale; run the tests once with KLI_UPDATE_DOCS=1");
+    }
+}
+
+#[test]
+fn the_change_log_has_an_unreleased_part() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    assert!(text.contains("## Unreleased"));
+}
+
+#[test]
+fn files_stay_readable_in_size() {
+    for file in files("src", "rs") {
+        let lines = fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= 700, "{} has {lines} lines: split it", file.display());
+    }
+}
