@@ -20,6 +20,8 @@ pub mod authority;
 #[cfg(feature = "agent")]
 pub mod cli;
 #[cfg(feature = "agent")]
+pub mod config;
+#[cfg(feature = "agent")]
 pub mod host;
 #[cfg(feature = "agent")]
 pub mod message;

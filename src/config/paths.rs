@@ -1,0 +1,145 @@
+//! Where kli's own files are, after the XDG Base Directory specification. Pure: the values are
+//! handed in.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+/// The directories of one user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    config: PathBuf,
+    state: PathBuf,
+}
+
+/// Neither a home nor an XDG directory to start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no home directory is known: set `HOME` (or `{variable}`) to an absolute path")]
+pub struct NoHome {
+    /// The XDG variable that would do instead.
+    pub variable: &'static str,
+}
+
+impl Paths {
+    /// Computes the directories from the home and the two XDG values. The specification says that
+    /// a relative or empty value counts as unset; a relative home is treated alike.
+    ///
+    /// # Errors
+    /// [`NoHome`] when a directory cannot be told from what is given.
+    pub fn new(
+        home: Option<&Path>,
+        xdg_config_home: Option<&OsStr>,
+        xdg_state_home: Option<&OsStr>,
+    ) -> Result<Self, NoHome> {
+        let home = home.filter(|home| home.is_absolute());
+        let base = |value: Option<&OsStr>, variable, default: &str| {
+            value
+                .map(Path::new)
+                .filter(|path| path.is_absolute())
+                .map(Path::to_path_buf)
+                .or_else(|| home.map(|home| home.join(default)))
+                .map(|base| base.join("kli"))
+                .ok_or(NoHome { variable })
+        };
+        Ok(Self {
+            config: base(xdg_config_home, super::names::XDG_CONFIG_HOME, ".config")?,
+            state: base(xdg_state_home, super::names::XDG_STATE_HOME, ".local/state")?,
+        })
+    }
+
+    /// Returns kli's configuration directory.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// Returns kli's state directory.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Returns the user's settings file.
+    pub fn settings(&self) -> PathBuf {
+        self.config.join("settings.json")
+    }
+
+    /// Returns the directory of all sessions.
+    pub fn sessions(&self) -> PathBuf {
+        self.state.join("sessions")
+    }
+
+    /// Returns the settings file of a baked configuration.
+    pub fn baked_settings(baked: &Path) -> PathBuf {
+        baked.join("settings.json")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(
+        home: Option<&str>,
+        config: Option<&str>,
+        state: Option<&str>,
+    ) -> Result<Paths, NoHome> {
+        Paths::new(home.map(Path::new), config.map(OsStr::new), state.map(OsStr::new))
+    }
+
+    #[test]
+    fn directories_follow_the_xdg_specification() {
+        for (home, config, state, settings, sessions) in [
+            (
+                Some("/home/ada"),
+                None,
+                None,
+                "/home/ada/.config/kli/settings.json",
+                "/home/ada/.local/state/kli/sessions",
+            ),
+            (
+                Some("/home/ada"),
+                Some("/c"),
+                Some("/s"),
+                "/c/kli/settings.json",
+                "/s/kli/sessions",
+            ),
+            // Relative and empty values are ignored.
+            (
+                Some("/home/ada"),
+                Some("c"),
+                Some("./s"),
+                "/home/ada/.config/kli/settings.json",
+                "/home/ada/.local/state/kli/sessions",
+            ),
+            (
+                Some("/home/ada"),
+                Some(""),
+                Some(""),
+                "/home/ada/.config/kli/settings.json",
+                "/home/ada/.local/state/kli/sessions",
+            ),
+            (None, Some("/c"), Some("/s"), "/c/kli/settings.json", "/s/kli/sessions"),
+        ] {
+            let paths = paths(home, config, state).unwrap();
+            assert_eq!(paths.settings(), Path::new(settings));
+            assert_eq!(paths.sessions(), Path::new(sessions));
+        }
+    }
+
+    #[test]
+    fn without_a_home_the_variable_to_set_is_named() {
+        for home in [None, Some(""), Some("home/ada")] {
+            let error = paths(home, Some("/c"), None).unwrap_err();
+            assert!(error.to_string().contains("set `HOME` (or `XDG_STATE_HOME`)"), "{error}");
+        }
+        assert_eq!(paths(None, None, Some("/s")).unwrap_err().variable, "XDG_CONFIG_HOME");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_pass_unchanged() {
+        use std::os::unix::ffi::OsStrExt;
+        let raw = OsStr::from_bytes(b"/s\xff");
+        let paths = Paths::new(Some(Path::new("/h")), None, Some(raw)).unwrap();
+        assert_eq!(paths.state().as_os_str().as_bytes(), b"/s\xff/kli");
+    }
+}

@@ -1,0 +1,217 @@
+//! Checked values: names, addresses and paths as settings and flags write them.
+
+use std::fmt;
+
+use crate::authority::BUILT_IN;
+
+/// A value of the right type that is not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// A model without its provider, or the other way round.
+    #[error("`{text}` names no model; write it as `PROVIDER/MODEL`, like `anthropic/claude-sonnet-4-5`")]
+    Model {
+        /// What was written.
+        text: String,
+    },
+    /// A profile that does not exist.
+    #[error("unknown profile `{text}`{}; the profiles are {}", did_you_mean(*.nearest), profiles())]
+    Profile {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A provider kind that does not exist.
+    #[error("unknown kind `{text}`{}; the kinds are `anthropic` and `replay`", did_you_mean(*.nearest))]
+    Kind {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A provider's name that could not be written as `PROVIDER/MODEL`.
+    #[error("`{text}` cannot name a provider; use letters, digits, `-`, `_` and `.`")]
+    ProviderName {
+        /// What was written.
+        text: String,
+    },
+    /// An address that is none. The value is not repeated, as it may carry a password.
+    #[error("the address {why}; write it like `https://api.example.com`")]
+    Address {
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No name of an environment variable. The value is not repeated, as it may be the key itself.
+    #[error("this is not the name of an environment variable; write the name (like `ANTHROPIC_API_KEY`), never the key itself")]
+    Variable,
+    /// A path that depends on where kli was started.
+    #[error("`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`")]
+    Path {
+        /// What was written.
+        text: String,
+    },
+    /// A header's name or value that HTTP does not allow. The value is not repeated.
+    #[error("{what} of the header is not allowed in HTTP; use visible characters, and no line break")]
+    Header {
+        /// `the name` or `the value`.
+        what: &'static str,
+    },
+    /// A number that is no count.
+    #[error("`{text}` is out of range; write a whole number from 1 to {most}, or leave it out")]
+    Count {
+        /// What was written.
+        text: String,
+        /// The largest that is accepted.
+        most: u64,
+    },
+    /// An empty text.
+    #[error("the text is empty; leave the key out instead")]
+    Empty,
+}
+
+fn did_you_mean(nearest: Option<&'static str>) -> String {
+    nearest.map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
+}
+
+fn profiles() -> String {
+    let names: Vec<String> = BUILT_IN.iter().map(|p| format!("`{}`", p.name)).collect();
+    names.join(", ")
+}
+
+/// A model as settings and flags name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelName {
+    /// The provider, a key of `providers` or a built-in one.
+    pub provider: String,
+    /// The provider's name for the model; it may hold further slashes.
+    pub model: String,
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+impl std::str::FromStr for ModelName {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::Model { text: shown(text) };
+        let (provider, model) = text.split_once('/').ok_or_else(wrong)?;
+        let odd = |c: char| c.is_control() || c.is_whitespace();
+        if provider_name(provider).is_err() || model.is_empty() || model.contains(odd) {
+            return Err(wrong());
+        }
+        Ok(Self { provider: provider.to_owned(), model: model.to_owned() })
+    }
+}
+
+/// Returns a text as an error shows it: control characters escaped, cut at 60 characters.
+pub(super) fn shown(text: &str) -> String {
+    const MOST: usize = 60;
+    let mut out = String::new();
+    for (count, c) in text.chars().enumerate() {
+        if count == MOST {
+            out.push('…');
+            break;
+        }
+        // Direction and format characters could hide what was written as well as control ones.
+        let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+        if c.is_control() || hides { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Returns the known name nearest to what was written, when it is near enough to be meant.
+pub(super) fn nearest(
+    text: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
+    let lower = text.to_lowercase();
+    known
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+pub(super) fn profile(text: &str) -> Result<String, ValueError> {
+    let names = || BUILT_IN.iter().map(|profile| profile.name);
+    if names().any(|name| name == text) {
+        return Ok(text.to_owned());
+    }
+    Err(ValueError::Profile { text: shown(text), nearest: nearest(text, names()) })
+}
+
+pub(super) fn provider_name(text: &str) -> Result<(), ValueError> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.is_empty() || !text.chars().all(fine) {
+        return Err(ValueError::ProviderName { text: shown(text) });
+    }
+    Ok(())
+}
+
+pub(super) fn address(text: &str) -> Result<String, ValueError> {
+    let wrong = |why| Err(ValueError::Address { why });
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return wrong("holds a space or a control character");
+    }
+    let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
+        return wrong("does not start with `https://` or `http://`");
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.is_empty() || host.starts_with(':') {
+        return wrong("names no host");
+    }
+    if host.contains('@') {
+        return wrong("carries a user name or a password, which belongs in `keyEnv` or `keyFile`");
+    }
+    if rest.contains(['?', '#']) {
+        return wrong("has a query or a fragment");
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+pub(super) fn variable(text: &str) -> Result<String, ValueError> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !starts || !text.chars().all(fine) {
+        return Err(ValueError::Variable);
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn path(text: &str) -> Result<String, ValueError> {
+    if (text.starts_with('/') || text.starts_with("~/")) && !text.contains('\0') {
+        return Ok(text.to_owned());
+    }
+    Err(ValueError::Path { text: shown(text) })
+}
+
+pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
+    // The characters of a token, RFC 9110 section 5.6.2.
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(token) {
+        return Err(ValueError::Header { what: "the name" });
+    }
+    if value.chars().any(|c| c.is_control() && c != '\t') {
+        return Err(ValueError::Header { what: "the value" });
+    }
+    Ok(())
+}
+
+pub(super) fn text(text: &str) -> Result<String, ValueError> {
+    if text.trim().is_empty() { Err(ValueError::Empty) } else { Ok(text.to_owned()) }
+}
+
+/// The largest count that is accepted: what a JSON number can carry exactly everywhere.
+const MOST: u64 = (1 << 53) - 1;
+
+pub(super) fn count(text: &str) -> Result<u64, ValueError> {
+    text.parse::<u64>()
+        .ok()
+        .filter(|n| (1..=MOST).contains(n))
+        .ok_or_else(|| ValueError::Count { text: shown(text), most: MOST })
+}
