@@ -3,6 +3,14 @@
 //! Wire types are private to the file of their provider. This folder knows no tools, no sessions
 //! and no settings file: it is handed small option structs.
 
+mod answer;
+mod anthropic;
+pub mod catalogue;
+mod failure;
+mod http;
+pub mod replay;
+pub mod sse;
+
 use std::{fmt, time::Duration};
 
 use futures_util::stream::BoxStream;

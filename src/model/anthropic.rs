@@ -1,0 +1,81 @@
+//! Anthropic's Messages API: `POST {base}/v1/messages`, streamed.
+//!
+//! The wire's types stay in this folder: [`encode`] writes the conversation as the API wants it,
+//! [`decode`] reads its events. Reference: <https://docs.claude.com/en/api/messages> and
+//! <https://docs.claude.com/en/docs/build-with-claude/streaming>.
+
+mod decode;
+mod encode;
+
+use futures_util::stream::BoxStream;
+use reqwest::header::HeaderName;
+
+use super::{
+    Delta, Model, ModelError, Request, answer,
+    catalogue::{ANTHROPIC_BASE_URL, OpenError, Options},
+    http::{Dialect, Target},
+};
+
+const DIALECT: Dialect = Dialect {
+    base_url: ANTHROPIC_BASE_URL,
+    not_at_end: "/v1",
+    path: &["v1", "messages"],
+    key_header: HeaderName::from_static("x-api-key"),
+    headers: &[("anthropic-version", "2023-06-01")],
+};
+
+/// The most tokens of an answer when the request does not say: what every model of the API that
+/// is not in [`MAX_TOKENS`] can do.
+const DEFAULT_MAX_TOKENS: u64 = 8192;
+
+/// Models whose bound differs, by how their names start; the first match counts. From the tables
+/// of <https://docs.claude.com/en/docs/about-claude/models/overview>.
+const MAX_TOKENS: [(&str, u64); 6] = [
+    ("claude-3-opus", 4096),
+    ("claude-3-sonnet", 4096),
+    ("claude-3-haiku", 4096),
+    ("claude-opus-4", 32_000),
+    ("claude-sonnet-4", 32_000),
+    ("claude-haiku-4", 32_000),
+];
+
+/// A model behind the Messages API.
+#[derive(Debug)]
+pub(super) struct Anthropic {
+    name: String,
+    model: String,
+    target: Target,
+}
+
+impl Anthropic {
+    /// Checks the options and prepares the connection.
+    ///
+    /// # Errors
+    /// A base URL, key or header that cannot be used; no TLS roots.
+    pub(super) fn new(options: &Options) -> Result<Self, OpenError> {
+        Ok(Self {
+            name: options.name(),
+            model: options.model.clone(),
+            target: Target::new(options, &DIALECT)?,
+        })
+    }
+}
+
+impl Model for Anthropic {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let max_tokens = request.max_tokens.unwrap_or_else(|| max_tokens(&self.model));
+        let body = encode::body(&request, &self.model, &self.name, max_tokens);
+        answer::stream(self.target.clone(), body, decode::Decoder::default())
+    }
+}
+
+fn max_tokens(model: &str) -> u64 {
+    MAX_TOKENS
+        .iter()
+        .find(|(prefix, _)| model.starts_with(prefix))
+        .map_or(DEFAULT_MAX_TOKENS, |(_, tokens)| *tokens)
+}

@@ -1,0 +1,184 @@
+//! From options to a model: the one place that knows which providers there are.
+//!
+//! It is handed values, never a settings file, an environment or a path; retrying is the loop's.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{Model, anthropic::Anthropic, replay::Replay};
+
+/// Where the Anthropic provider is when nothing else is said; like every base URL of that kind it
+/// ends before `/v1`.
+pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
+
+/// How long a connection may say nothing, by default. Any byte counts, keep-alives too; models
+/// that think for minutes send those.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A value that is shown nowhere: `Debug` prints `…`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Wraps a value; white space around it (the line end of a key file) is dropped.
+    pub fn new(value: &str) -> Self {
+        Self(value.trim().into())
+    }
+
+    /// Returns the value, for the wire only.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns `text` without the value. Values under four bytes are left alone: they would turn
+    /// every message into noise and protect nothing.
+    pub(super) fn scrub(&self, text: String) -> String {
+        if self.0.len() >= 4 && text.contains(&*self.0) {
+            text.replace(&*self.0, "…")
+        } else {
+            text
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// What speaks at the other end.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// The Anthropic Messages API.
+    Anthropic,
+    /// A recording; `docs/replay.md` has the format.
+    Replay {
+        /// The text of the recording.
+        recording: String,
+    },
+}
+
+/// What is needed to open a model.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What speaks at the other end.
+    pub kind: Kind,
+    /// The provider's name in the settings: the part of the model's name before the slash.
+    pub provider: String,
+    /// The model's name as the provider knows it.
+    pub model: String,
+    /// Where the provider is; `None` = the kind's own place.
+    pub base_url: Option<String>,
+    /// The key; a loopback server needs none.
+    pub key: Option<Secret>,
+    /// More headers to send: name and value. They replace kli's own.
+    pub headers: Vec<(String, Secret)>,
+    /// How long the connection may say nothing, see [`IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+}
+
+impl Options {
+    /// Returns options for `PROVIDER/MODEL` with everything else at its default.
+    pub fn new(kind: Kind, provider: impl Into<String>, model: impl Into<String>) -> Self {
+        Self {
+            kind,
+            provider: provider.into(),
+            model: model.into(),
+            base_url: None,
+            key: None,
+            headers: Vec::new(),
+            idle_timeout: IDLE_TIMEOUT,
+        }
+    }
+
+    /// Returns `PROVIDER/MODEL`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider, self.model)
+    }
+}
+
+/// Why a model cannot be opened. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The base URL cannot be used.
+    #[error("the base URL `{url}` of provider `{provider}` {reason}")]
+    BaseUrl {
+        /// The provider's name.
+        provider: String,
+        /// The URL without user information and query.
+        url: String,
+        /// What is wrong and what to write instead.
+        reason: String,
+    },
+    /// No key was given and the server is not on this machine.
+    #[error("provider `{provider}` at `{host}` needs a key and none was given")]
+    MissingKey {
+        /// The provider's name.
+        provider: String,
+        /// Where it is.
+        host: String,
+    },
+    /// The key holds a character that a header cannot carry.
+    #[error(
+        "the key of provider `{provider}` holds a line break or another character that cannot be sent: store it again"
+    )]
+    Key {
+        /// The provider's name.
+        provider: String,
+    },
+    /// A header of the settings cannot be sent. Its value is not shown, it may be a secret.
+    #[error("the header `{header}` of provider `{provider}` cannot be sent: {reason}")]
+    Header {
+        /// The provider's name.
+        provider: String,
+        /// The header's name.
+        header: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// No TLS roots, or another fault of the HTTP client.
+    #[error("the connection to `{host}` cannot be prepared: {reason}")]
+    Client {
+        /// Where it would have gone.
+        host: String,
+        /// What is wrong and how to repair it.
+        reason: String,
+    },
+    /// A recording that cannot be read.
+    #[error(transparent)]
+    Recording(#[from] super::replay::RecordingError),
+}
+
+/// Opens a model: checks the options and prepares the connection, but sends nothing.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open(options: Options) -> Result<Box<dyn Model>, OpenError> {
+    let name = options.name();
+    Ok(match &options.kind {
+        Kind::Anthropic => Box::new(Anthropic::new(&options)?),
+        Kind::Replay { recording } => Box::new(Replay::new(&name, recording)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_shows_itself_nowhere() {
+        let secret = Secret::new(" sk-very-secret\n");
+        assert_eq!(secret.reveal(), "sk-very-secret");
+        assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "… Some(…)");
+        assert_eq!(secret.scrub("key sk-very-secret is bad".into()), "key … is bad");
+
+        let mut options = Options::new(Kind::Anthropic, "anthropic", "m");
+        options.base_url = Some("http://127.0.0.1:1".into());
+        options.key = Some(secret.clone());
+        options.headers = vec![("authorization".into(), secret)];
+        assert!(!format!("{options:?}").contains("very-secret"));
+        let model = open(options).unwrap();
+        assert_eq!(model.name(), "anthropic/m");
+        assert!(!format!("{model:?}").contains("very-secret"), "{model:?}");
+    }
+}
