@@ -1,0 +1,165 @@
+//! What the process was started with: variables, the current directory, the home and the XDG
+//! directories; and the clock. Read, never changed.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is where the environment and the clock are read"
+)]
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// A copy of the process's variables, taken once.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+}
+
+impl Environment {
+    /// Copies the process's variables.
+    pub fn read() -> Self {
+        Self { variables: env::vars_os().collect() }
+    }
+
+    /// Returns an environment of these variables, for tests and for children.
+    pub fn of<K: Into<OsString>, V: Into<OsString>>(
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        Self { variables: variables.into_iter().map(|(k, v)| (k.into(), v.into())).collect() }
+    }
+
+    /// Returns a variable's value as it is, also when it is empty.
+    pub fn var_os(&self, name: impl AsRef<OsStr>) -> Option<&OsStr> {
+        self.variables.get(name.as_ref()).map(OsString::as_os_str)
+    }
+
+    /// Returns a variable's value when it is set, not empty, and text.
+    pub fn var(&self, name: impl AsRef<OsStr>) -> Option<&str> {
+        self.var_os(name).and_then(OsStr::to_str).filter(|value| !value.is_empty())
+    }
+
+    /// Returns all variables, sorted by name.
+    pub fn vars(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+
+    /// Returns `$HOME` when it is an absolute path.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.absolute("HOME")
+    }
+
+    /// Returns `$XDG_CONFIG_HOME`, or `~/.config` when it is unset or relative (the XDG rule).
+    pub fn config_home(&self) -> Option<PathBuf> {
+        self.base("XDG_CONFIG_HOME", ".config")
+    }
+
+    /// Returns `$XDG_STATE_HOME`, or `~/.local/state` when it is unset or relative.
+    pub fn state_home(&self) -> Option<PathBuf> {
+        self.base("XDG_STATE_HOME", ".local/state")
+    }
+
+    /// Returns `$XDG_CACHE_HOME`, or `~/.cache` when it is unset or relative.
+    pub fn cache_home(&self) -> Option<PathBuf> {
+        self.base("XDG_CACHE_HOME", ".cache")
+    }
+
+    /// Returns `$XDG_DATA_HOME`, or `~/.local/share` when it is unset or relative.
+    pub fn data_home(&self) -> Option<PathBuf> {
+        self.base("XDG_DATA_HOME", ".local/share")
+    }
+
+    fn base(&self, name: &str, below_home: &str) -> Option<PathBuf> {
+        self.absolute(name).or_else(|| self.home().map(|home| home.join(below_home)))
+    }
+
+    fn absolute(&self, name: &str) -> Option<PathBuf> {
+        self.var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+}
+
+/// Returns the physical current directory: what the kernel says, not what `$PWD` says.
+///
+/// # Errors
+/// When the directory was removed or cannot be reached.
+pub fn current_directory() -> io::Result<PathBuf> {
+    let directory = env::current_dir()?;
+    // The kernel marks a directory that has no name any more or lies outside the root so.
+    if directory.is_absolute() && directory.is_dir() {
+        Ok(directory)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the current directory was removed; change to one that exists",
+        ))
+    }
+}
+
+/// Returns the path of the running executable.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn own_executable() -> io::Result<PathBuf> {
+    env::current_exe()
+}
+
+/// Returns a directory for temporary files: `$TMPDIR`, or `/tmp`.
+pub fn temporary_directory() -> PathBuf {
+    env::temp_dir()
+}
+
+/// Returns the wall clock.
+pub fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Returns the wall clock in milliseconds since 1970 (0 when it stands before).
+pub fn unix_millis() -> u64 {
+    let since: Duration = now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Says whether a path is there, links followed.
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_xdg_variables_are_ignored() {
+        let environment = Environment::of([
+            ("HOME", "/h"),
+            ("XDG_CONFIG_HOME", "relative"),
+            ("XDG_STATE_HOME", "/s"),
+            ("XDG_CACHE_HOME", ""),
+        ]);
+        assert_eq!(environment.config_home(), Some("/h/.config".into()));
+        assert_eq!(environment.state_home(), Some("/s".into()));
+        assert_eq!(environment.cache_home(), Some("/h/.cache".into()));
+        assert_eq!(Environment::of([("HOME", "")]).config_home(), None);
+    }
+
+    #[test]
+    fn an_empty_variable_is_kept_but_is_no_text() {
+        let environment = Environment::of([("A", ""), ("B", "b")]);
+        assert_eq!(environment.var_os("A"), Some(OsStr::new("")));
+        assert_eq!(environment.var("A"), None);
+        assert_eq!(environment.var("B"), Some("b"));
+        assert_eq!(environment.vars().count(), 2);
+    }
+
+    #[test]
+    fn the_current_directory_is_physical_and_the_clock_runs() {
+        let directory = current_directory().unwrap();
+        assert_eq!(directory, std::fs::canonicalize(&directory).unwrap());
+        assert!(unix_millis() > 1_600_000_000_000);
+    }
+}

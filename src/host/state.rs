@@ -1,0 +1,248 @@
+//! kli's own files: sessions and what else it remembers between runs.
+//!
+//! No model asks for these writes, so the grant is [`Grant::own_state`] and every call refuses a
+//! path outside its directory. What lies there may have been written by a jailed run: it is data,
+//! and neither a link nor a FIFO in the place of a file is followed or waited for.
+
+#![expect(clippy::disallowed_methods, reason = "this is an edge: kli's own files")]
+
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use super::HostError;
+use crate::authority::Grant;
+
+const NOT_TO_BE_WAITED_FOR: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+
+fn granted(grant: &Grant, path: &Path) -> Result<(), HostError> {
+    if grant.permits_state(path) {
+        Ok(())
+    } else {
+        Err(HostError::NotGranted { path: path.to_owned() })
+    }
+}
+
+/// Creates a directory with its parents, all of them for the user alone (0700). One that is there
+/// is left as it is.
+///
+/// # Errors
+/// [`HostError::NotGranted`], or the system's refusal.
+pub fn create_dir(grant: &Grant, path: &Path) -> Result<(), HostError> {
+    granted(grant, path)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| HostError::io("create the directory", path, source))
+}
+
+/// Opens a file of lines to append to and to read; a new one is for the user alone (0600).
+///
+/// # Errors
+/// [`HostError::NotGranted`], [`HostError::Kind`] for anything but a regular file, or the
+/// system's refusal.
+pub fn open_append(grant: &Grant, path: &Path) -> Result<Lines, HostError> {
+    granted(grant, path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(NOT_TO_BE_WAITED_FOR)
+        .open(path)
+        .map_err(|source| HostError::io("open", path, source))?;
+    regular(&file, path)?;
+    Ok(Lines { file, path: path.to_owned() })
+}
+
+/// A file of lines, open to be appended to. The lock goes with it.
+#[derive(Debug)]
+pub struct Lines {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lines {
+    /// Takes the exclusive lock without waiting; false when another process has it. It is let go
+    /// when the value is dropped or the process ends, however that happens.
+    ///
+    /// # Errors
+    /// When the file system knows no locks.
+    pub fn try_lock(&self) -> Result<bool, HostError> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(source)) => Err(HostError::io("lock", &self.path, source)),
+        }
+    }
+
+    /// Appends one line with one write. When only a part fits (no space left), that part is taken
+    /// back, so that the file ends as it did before. A file that ends without a line break gets one
+    /// first: a torn line never swallows the next.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a line break in the line, or the system's refusal.
+    pub fn append(&mut self, line: &[u8]) -> Result<(), HostError> {
+        let fail = |source| HostError::io("append to", &self.path, source);
+        if line.contains(&b'\n') {
+            return Err(fail(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a line cannot contain a line break",
+            )));
+        }
+        let before = self.file.seek(SeekFrom::End(0)).map_err(fail)?;
+        let mut whole = Vec::with_capacity(line.len().saturating_add(2));
+        if before > 0 {
+            let mut last = [0_u8];
+            self.file.seek(SeekFrom::Start(before.saturating_sub(1))).map_err(fail)?;
+            self.file.read_exact(&mut last).map_err(fail)?;
+            if last != *b"\n" {
+                whole.push(b'\n');
+            }
+        }
+        whole.extend_from_slice(line);
+        whole.push(b'\n');
+        let outcome = loop {
+            match self.file.write(&whole) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(written) if written < whole.len() => {
+                    break Err(io::Error::from(io::ErrorKind::StorageFull));
+                }
+                other => break other.map(|_| ()),
+            }
+        };
+        if outcome.is_err() {
+            // The first error is the one that matters.
+            let _unshortened = self.file.set_len(before);
+        }
+        outcome.map_err(fail)
+    }
+
+    /// Cuts the file to a length in bytes, to drop a torn tail.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn cut(&mut self, length: u64) -> Result<(), HostError> {
+        self.file.set_len(length).map_err(|source| HostError::io("cut", &self.path, source))
+    }
+
+    /// Waits until all appended lines are on the disk.
+    ///
+    /// # Errors
+    /// The system's refusal: what was appended may be lost with the power.
+    pub fn sync(&self) -> Result<(), HostError> {
+        self.file.sync_data().map_err(|source| HostError::io("sync", &self.path, source))
+    }
+
+    /// Returns the length in bytes.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn length(&self) -> Result<u64, HostError> {
+        let metadata =
+            self.file.metadata().map_err(|source| HostError::io("look at", &self.path, source))?;
+        Ok(metadata.len())
+    }
+
+    /// Returns the path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Writes a whole file beside its place, syncs it, and moves it there: whoever reads it sees the old
+/// content or the new. The file is for the user alone (0600).
+///
+/// # Errors
+/// [`HostError::NotGranted`] or the system's refusal; then the old file stands and nothing is left
+/// beside it.
+pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostError> {
+    granted(grant, path)?;
+    let fail = |source| HostError::io("write", path, source);
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let beside = directory.join(temporary_name());
+    let outcome = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut file| {
+            file.write_all(content)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&beside, path));
+    if let Err(source) = outcome {
+        // It may never have been made; the first error is the one that matters.
+        let _gone = fs::remove_file(&beside);
+        return Err(fail(source));
+    }
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)
+}
+
+/// Moves a file within the granted directory, over one that is there.
+///
+/// # Errors
+/// [`HostError::NotGranted`] when either end is outside, or the system's refusal.
+pub fn rename(grant: &Grant, from: &Path, to: &Path) -> Result<(), HostError> {
+    granted(grant, from)?;
+    granted(grant, to)?;
+    fs::rename(from, to).map_err(|source| HostError::io("move", from, source))
+}
+
+/// Opens a regular file for reading, without following a final link and without ever waiting.
+///
+/// # Errors
+/// [`HostError::Kind`] for anything but a regular file, or the system's refusal.
+pub fn open_read(path: &Path) -> Result<File, HostError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(NOT_TO_BE_WAITED_FOR)
+        .open(path)
+        .map_err(|source| HostError::io("open", path, source))?;
+    regular(&file, path)?;
+    Ok(file)
+}
+
+/// Returns the names in a directory, sorted.
+///
+/// # Errors
+/// The system's refusal.
+pub fn read_dir(path: &Path) -> Result<Vec<OsString>, HostError> {
+    let mut names = fs::read_dir(path)
+        .and_then(|entries| {
+            entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()
+        })
+        .map_err(|source| HostError::io("list", path, source))?;
+    names.sort();
+    Ok(names)
+}
+
+/// Returns what is known of a file, a final link not followed.
+///
+/// # Errors
+/// The system's refusal.
+pub fn metadata(path: &Path) -> Result<Metadata, HostError> {
+    fs::symlink_metadata(path).map_err(|source| HostError::io("look at", path, source))
+}
+
+fn regular(file: &File, path: &Path) -> Result<(), HostError> {
+    let metadata = file.metadata().map_err(|source| HostError::io("look at", path, source))?;
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let kind = super::files::kind_of(metadata.file_type());
+    Err(HostError::Kind { path: path.to_owned(), kind, wanted: "a regular file" })
+}
+
+/// Returns a name for a file that is written beside its place.
+pub(super) fn temporary_name() -> String {
+    format!(".kli-{:016x}.tmp", fastrand::u64(..))
+}
+
+#[cfg(test)]
+mod tests;
