@@ -317,7 +317,7 @@ impl Running {
     /// Waits for the command itself, at most `limit`; then ends the whole tree.
     async fn finish(&mut self, limit: Duration) -> Ended {
         if let Ok(status) = tokio::time::timeout(limit, self.child.wait()).await {
-            self.tree.leader_is_gone();
+            self.tree.leader_is_not_waited_for();
             self.finished = true;
             return status.map_or(Ended::Exit(-1), ended);
         }
@@ -326,7 +326,7 @@ impl Running {
             tokio::time::sleep(pause).await;
             // Reaped here, so that the tree can become empty.
             if !matches!(self.child.try_wait(), Ok(None)) {
-                self.tree.leader_is_gone();
+                self.tree.leader_is_not_waited_for();
             }
         }
         self.finished = true;
@@ -351,11 +351,11 @@ impl Drop for Running {
             while let Some(pause) = ending.step(&self.tree) {
                 std::thread::sleep(pause);
                 if !matches!(self.child.try_wait(), Ok(None)) {
-                    self.tree.leader_is_gone();
+                    self.tree.leader_is_not_waited_for();
                 }
             }
         }
-        self.tree.leader_is_gone();
+        self.tree.leader_is_not_waited_for();
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     io,
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -64,6 +64,7 @@ pub(super) fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::
 struct Process {
     pid: i32,
     parent: i32,
+    group: i32,
     session: i32,
     dead: bool,
 }
@@ -96,8 +97,9 @@ fn look_at(pid: i32) -> Option<Process> {
     let mut fields = std::str::from_utf8(after).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    let session = fields.nth(1)?.parse().ok()?;
-    Some(Process { pid, parent, session, dead: matches!(state, "Z" | "X" | "x") })
+    let group = fields.next()?.parse().ok()?;
+    let session = fields.next()?.parse().ok()?;
+    Some(Process { pid, parent, group, session, dead: matches!(state, "Z" | "X" | "x") })
 }
 
 /// Returns the own pid and session.
@@ -138,17 +140,15 @@ pub(super) struct Tree {
     /// The command's pid, which is its session and its group as well.
     session: i32,
     tag: Tag,
-    leader_is_gone: AtomicBool,
 }
 
 impl Tree {
     pub(super) fn new(session: i32, tag: Tag) -> Self {
-        Self { session, tag, leader_is_gone: AtomicBool::new(false) }
+        Self { session, tag }
     }
 
-    /// Tells that the command itself was waited for: its pid may be somebody else's from now on.
-    pub(super) fn leader_is_gone(&self) {
-        self.leader_is_gone.store(true, Ordering::Relaxed);
+    /// Tells that nobody waits for the command itself any more.
+    pub(super) fn leader_is_not_waited_for(&self) {
         waited_for().remove(&self.session);
     }
 
@@ -159,11 +159,12 @@ impl Tree {
     }
 
     /// Returns the living processes of the tree; the dead among its orphans are buried.
-    fn members(&self) -> Vec<i32> {
+    fn members(&self) -> Vec<Process> {
         let processes = below();
         bury_among(&processes);
+        let session = own().1;
         let mut members = BTreeSet::new();
-        for process in processes.iter().filter(|process| process.session != own().1) {
+        for process in processes.iter().filter(|process| process.session != session) {
             if process.session == self.session
                 || members.contains(&process.parent)
                 || self.is_tagged(process.pid)
@@ -171,8 +172,8 @@ impl Tree {
                 members.insert(process.pid);
             }
         }
-        let dead: BTreeSet<i32> = processes.iter().filter(|p| p.dead).map(|p| p.pid).collect();
-        members.difference(&dead).copied().collect()
+        let living = |process: &Process| !process.dead && members.contains(&process.pid);
+        processes.into_iter().filter(living).collect()
     }
 
     #[expect(clippy::disallowed_methods, reason = "host is where /proc is read")]
@@ -182,15 +183,16 @@ impl Tree {
             .is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes()))
     }
 
-    fn signal(&self, members: &[i32], what: Signal) {
-        // The group in one call, so that no member can start another between two of ours.
-        if !self.leader_is_gone.load(Ordering::Relaxed)
-            && let Some(group) = Pid::from_raw(self.session)
+    fn signal(&self, members: &[Process], what: Signal) {
+        // The group in one call, so that no member can start another between two of ours. While
+        // a member lives, the kernel gives the group's number to nobody else.
+        if let Some(group) = Pid::from_raw(self.session)
+            && members.iter().any(|process| process.group == self.session)
         {
             let _sent = rustix::process::kill_process_group(group, what);
         }
-        for pid in members {
-            signal(*pid, what);
+        for process in members.iter().filter(|process| process.group != self.session) {
+            signal(process.pid, what);
         }
     }
 }
@@ -212,12 +214,12 @@ impl Ending {
     /// Does the next step, and returns the pause before the one after it.
     pub(super) fn step(&mut self, tree: &Tree) -> Option<Duration> {
         let members = tree.members();
-        self.advance(&members, |what| tree.signal(&members, what))
+        self.advance(members.is_empty(), |what| tree.signal(&members, what))
     }
 
-    fn advance(&mut self, members: &[i32], send: impl Fn(Signal)) -> Option<Duration> {
+    fn advance(&mut self, empty: bool, send: impl Fn(Signal)) -> Option<Duration> {
         let passed = self.started.elapsed();
-        if members.is_empty() || passed >= self.grace + self.last {
+        if empty || passed >= self.grace + self.last {
             return None;
         }
         if !self.asked {
@@ -250,7 +252,7 @@ pub fn reap_all() -> Result<(), Survivors> {
         let session = own().1;
         let members: Vec<i32> =
             processes.iter().filter(|p| !p.dead && p.session != session).map(|p| p.pid).collect();
-        match ending.advance(&members, |what| members.iter().for_each(|pid| signal(*pid, what))) {
+        match ending.advance(members.is_empty(), |what| members.iter().for_each(|p| signal(*p, what))) {
             Some(pause) => std::thread::sleep(pause),
             None if members.is_empty() => return Ok(()),
             None => return Err(Survivors(members)),
