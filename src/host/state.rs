@@ -10,7 +10,7 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -235,7 +235,7 @@ fn regular(file: &File, path: &Path) -> Result<(), HostError> {
     if metadata.is_file() {
         return Ok(());
     }
-    let kind = super::files::kind_of(metadata.file_type());
+    let kind = super::files::kind(rustix::fs::FileType::from_raw_mode(metadata.mode()));
     Err(HostError::Kind { path: path.to_owned(), kind, wanted: "a regular file" })
 }
 

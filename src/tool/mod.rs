@@ -117,7 +117,10 @@ impl Outcome {
 /// loses display, never the result.
 pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
+pub mod anchor;
+pub mod memory;
 mod state;
+
 pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
