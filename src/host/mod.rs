@@ -11,6 +11,7 @@ use std::{
 
 pub mod environment;
 pub mod files;
+pub mod process;
 pub mod state;
 
 /// The file that the launcher puts into every jail (law 13 of `docs/confinement.md`).
