@@ -104,7 +104,9 @@ fn imports_point_down() {
                 }
                 targets.insert(name);
             } else {
-                targets.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+                targets.insert(
+                    rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect(),
+                );
             }
         }
         for target in targets {
@@ -113,7 +115,8 @@ fn imports_point_down() {
                 continue;
             }
             checked += 1;
-            let fine = if from == "sandbox" { false } else { to == "sandbox" || is_allowed(&from, &to) };
+            let fine =
+                if from == "sandbox" { false } else { to == "sandbox" || is_allowed(&from, &to) };
             if !fine {
                 wrong.push(format!("{} imports crate::{to}", file.display()));
             }
@@ -130,7 +133,10 @@ fn every_test_file_is_listed() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         if path.extension().is_some_and(|e| e == "rs") && name != "main" {
-            assert!(main.contains(&format!("mod {name};")), "tests/{name}.rs is not in tests/main.rs");
+            assert!(
+                main.contains(&format!("mod {name};")),
+                "tests/{name}.rs is not in tests/main.rs"
+            );
         }
     }
 }
@@ -145,8 +151,11 @@ fn the_launcher_builds_from_a_short_list_of_crates() {
         .unwrap();
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let text = String::from_utf8(tree.stdout).unwrap();
-    let crates: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.split(' ').next()).filter(|name| *name != "kli").collect();
+    let crates: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| *name != "kli")
+        .collect();
     assert!(crates.contains("serde_json"), "control: the list is read");
     assert!(crates.len() <= 25, "{} crates: {crates:?}", crates.len());
     for heavy in ["clap", "tokio", "reqwest", "hyper"] {

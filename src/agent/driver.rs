@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    authority::Subject,
+    authority::{Confinement, Report, Subject},
     message::Message,
     model::{Class, Delta, Model, ModelError, Request, ToolSpec},
     tool::{Context, Tool},
@@ -48,6 +48,8 @@ pub trait Journal: Send {
 pub enum Record<'a> {
     /// A message of the conversation.
     Message(&'a Message),
+    /// What the run may do: the report of the subject that its calls are checked against.
+    Authority(&'a Report),
     /// The tokens of one request.
     Usage {
         /// `PROVIDER/MODEL` that was asked.
@@ -71,6 +73,8 @@ pub struct Parts {
     pub tools: Vec<Box<dyn Tool>>,
     /// What the run may do.
     pub subject: Arc<Subject>,
+    /// What confines the process, for the record.
+    pub confinement: Confinement,
     /// What the tools need to know.
     pub context: Arc<Context>,
     /// The system prompt.
@@ -102,6 +106,8 @@ pub struct Agent {
     offered: Vec<ToolSpec>,
     turn: Turn,
     bench: Bench,
+    /// Whether the session says what the run may do.
+    declared: bool,
 }
 
 /// What is going on at the moment.
@@ -143,7 +149,7 @@ impl Agent {
         };
         let history = std::mem::take(&mut parts.history);
         let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
-        Self { parts, offered, turn, bench }
+        Self { parts, offered, turn, bench, declared: false }
     }
 
     /// Works until the operations end. Every submitted prompt ends with one [`Event::Done`].
@@ -215,6 +221,13 @@ impl Agent {
     ) -> bool {
         let mut inputs = vec![input];
         let mut done = false;
+        if !std::mem::replace(&mut self.declared, true) {
+            // The very value that the bench checks calls against, written down first.
+            let report = Report::new(&self.bench.subject, self.parts.confinement);
+            if let Performed::Failed(message) = self.append(Record::Authority(&report)) {
+                inputs.insert(0, Input::Stop(Why::Journal(message)));
+            }
+        }
         while let Some(input) = inputs.pop() {
             let mut lost: Option<String> = None;
             for action in self.turn.step(input) {

@@ -14,7 +14,6 @@ use crate::{
     host::{
         self, Host,
         confinement::{self, Signs},
-        files,
     },
     model::{
         Model,
@@ -28,7 +27,7 @@ use super::{
     demo,
     error::CliError,
     journal, print,
-    setup::Setup,
+    setup::{Setup, read_small},
     terminal,
 };
 
@@ -61,11 +60,8 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
     }
     let confinement = confinement::judge(&Signs::read(&setup.environment));
     let tools = tool::standard();
-    let offered: Vec<&str> = tools
-        .iter()
-        .filter(|tool| subject.holds(&tool.atom()))
-        .map(|tool| tool.name())
-        .collect();
+    let offered: Vec<&str> =
+        tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
     let system = system(run, &setup, &offered, confinement)?;
     let context = Arc::new(Context {
         host: Host::default(),
@@ -83,6 +79,7 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
         model,
         tools,
         subject,
+        confinement,
         context,
         system,
         history: started.history,
@@ -125,7 +122,9 @@ async fn drive(parts: Parts, prompt: String) -> Summary {
             })
         }),
     };
-    host::process::reap_all().await;
+    if let Err(survivors) = host::process::reap_all() {
+        terminal::note(&format!("kli: {survivors}"));
+    }
     summary
 }
 
@@ -179,8 +178,9 @@ fn prompt(run: &RunArguments) -> Result<String, CliError> {
         Some("-") => terminal::read_prompt().map_err(CliError::config)?,
         Some(text) => text.to_owned(),
         None if terminal::input_is_terminal() => {
-            return Err(CliError::config("there is no prompt")
-                .hint("write it after `-p`, or pipe it in"));
+            return Err(
+                CliError::config("there is no prompt").hint("write it after `-p`, or pipe it in")
+            );
         }
         None => terminal::read_prompt().map_err(CliError::config)?,
     };
@@ -223,7 +223,8 @@ fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
         Some(shell) => setup.spelled(shell)?,
         None => "bash".into(),
     };
-    let max_timeout = settings.max_timeout.or(BASH_MAX_TIMEOUT.max(settings.timeout.or(BASH_TIMEOUT)));
+    let max_timeout =
+        settings.max_timeout.or(BASH_MAX_TIMEOUT.max(settings.timeout.or(BASH_TIMEOUT)));
     Ok(BashOptions {
         shell,
         timeout: settings.timeout.or(BASH_TIMEOUT.min(max_timeout)).as_secs(),
@@ -238,8 +239,16 @@ fn system(
     tools: &[&str],
     confinement: Confinement,
 ) -> Result<String, CliError> {
-    let replacement = run.system_prompt_file.as_deref().map(system_file).transpose()?;
-    let appendix = run.append_system_prompt_file.as_deref().map(system_file).transpose()?;
+    let replacement = run
+        .system_prompt_file
+        .as_deref()
+        .map(|file| system_file(&setup.workspace, file))
+        .transpose()?;
+    let appendix = run
+        .append_system_prompt_file
+        .as_deref()
+        .map(|file| system_file(&setup.workspace, file))
+        .transpose()?;
     Ok(system_prompt(&Facts {
         workspace: &setup.workspace,
         tools,
@@ -249,9 +258,8 @@ fn system(
     }))
 }
 
-fn system_file(file: &Path) -> Result<String, CliError> {
-    let bytes = files::read_small(file, SYSTEM_PROMPT_LIMIT)
-        .map_err(|error| CliError::config(error.sentence()))?
+fn system_file(workspace: &Path, file: &Path) -> Result<String, CliError> {
+    let bytes = read_small(&workspace.join(file), SYSTEM_PROMPT_LIMIT)?
         .ok_or_else(|| CliError::config(format!("there is no file `{}`", file.display())))?;
     String::from_utf8(bytes)
         .map_err(|_| CliError::config(format!("`{}` is not UTF-8", file.display())))
@@ -276,10 +284,9 @@ fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
                     "set the variable `{variable}`, or name a file in `providers.{}.keyFile`",
                     name.provider
                 ),
-                None => format!(
-                    "set `providers.{0}.keyEnv` or `providers.{0}.keyFile`",
-                    name.provider
-                ),
+                None => {
+                    format!("set `providers.{0}.keyEnv` or `providers.{0}.keyFile`", name.provider)
+                }
             });
             let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
             options.base_url = Some(base_url);
@@ -326,9 +333,7 @@ fn key(
         CliError::auth(format!("the key file `{}` {what}", file.display()))
             .hint("write the key into it, readable by you alone (chmod 600)")
     };
-    let bytes = files::read_small(&file, 64 * 1024)
-        .map_err(|error| CliError::auth(error.sentence()))?
-        .ok_or_else(|| missing("is not there"))?;
+    let bytes = read_small(&file, 64 * 1024)?.ok_or_else(|| missing("is not there"))?;
     let text = String::from_utf8(bytes).map_err(|_| missing("is not text"))?;
     if text.trim().is_empty() {
         return Err(missing("is empty"));
@@ -337,8 +342,7 @@ fn key(
 }
 
 fn read_recording(file: &Path) -> Result<String, CliError> {
-    let bytes = files::read_small(file, 64 * 1024 * 1024)
-        .map_err(|error| CliError::config(error.sentence()))?
+    let bytes = read_small(file, 64 * 1024 * 1024)?
         .ok_or_else(|| CliError::config(format!("there is no recording `{}`", file.display())))?;
     String::from_utf8(bytes)
         .map_err(|_| CliError::config(format!("the recording `{}` is not UTF-8", file.display())))

@@ -76,9 +76,9 @@ pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliErro
             journal: Some(Box::new(SessionJournal { log })),
             notices: Vec::new(),
         },
-        Err(error) => nothing(vec![format!(
-            "no session is kept: {error}; `--no-session` says so on purpose"
-        )]),
+        Err(error) => {
+            nothing(vec![format!("no session is kept: {error}; `--no-session` says so on purpose")])
+        }
     })
 }
 
@@ -90,12 +90,11 @@ impl Journal for SessionJournal {
     fn append(&mut self, record: Record<'_>) -> Result<(), String> {
         let entry = match record {
             Record::Message(message) => Entry::Message(message),
+            Record::Authority(report) => Entry::Authority(report),
             Record::Usage { model, usage } => Entry::Usage { model, usage },
-            Record::Denied(denied) => Entry::Denied {
-                tool: &denied.tool,
-                atom: &denied.atom,
-                detail: &denied.detail,
-            },
+            Record::Denied(denied) => {
+                Entry::Denied { tool: &denied.tool, atom: &denied.atom, detail: &denied.detail }
+            }
             Record::Changed(path) => Entry::Changed { path },
             Record::End(summary) => Entry::End {
                 outcome: outcome(summary.outcome),

@@ -55,9 +55,9 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
 fn wants_json(words: &[OsString]) -> bool {
     let options: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
     options.iter().any(|word| *word == "--output-format=json")
-        || options.windows(2).any(|pair| {
-            matches!(pair, [flag, value] if *flag == "--output-format" && *value == "json")
-        })
+        || options.windows(2).any(
+            |pair| matches!(pair, [flag, value] if *flag == "--output-format" && *value == "json"),
+        )
 }
 
 fn run(arguments: Arguments) -> u8 {
@@ -125,9 +125,10 @@ fn config(command: ConfigCommand) -> Result<u8, CliError> {
         }
         ConfigCommand::Check { file: Some(file) } => {
             let mut warnings = Vec::new();
-            let settings = setup::read_file(&file, Layer::User, &mut warnings)?.ok_or_else(|| {
-                CliError::config(format!("there is no file `{}`", file.display()))
-            })?;
+            let settings =
+                setup::read_file(&file, Layer::User, &mut warnings)?.ok_or_else(|| {
+                    CliError::config(format!("there is no file `{}`", file.display()))
+                })?;
             settings.check().map_err(|error| CliError::config(error.to_string()))?;
             report_check(&warnings);
         }

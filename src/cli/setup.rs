@@ -29,8 +29,9 @@ impl Setup {
     /// For a file or a flag that cannot be read, and for values that do not go together.
     pub(crate) fn read(run: &RunArguments) -> Result<Self, CliError> {
         let environment = Environment::read();
-        let workspace = host::environment::current_directory()
-            .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
+        let workspace = host::environment::current_directory().map_err(|error| {
+            CliError::config(format!("cannot tell the current directory: {error}"))
+        })?;
         let paths = Paths::new(
             environment.home().as_deref(),
             environment.var_os(names::XDG_CONFIG_HOME),
@@ -105,7 +106,9 @@ impl Setup {
             ))
         })?;
         layers.extend(
-            narrowings.into_iter().map(|narrowing| (Source::Profile(profile.to_owned()), narrowing)),
+            narrowings
+                .into_iter()
+                .map(|narrowing| (Source::Profile(profile.to_owned()), narrowing)),
         );
         let flag = |name: &str| Source::Flag(name.to_owned());
         if run.read_only {
@@ -123,7 +126,7 @@ impl Setup {
 
     /// Returns the physical path that a written one stands for, as far as it is there.
     fn physical(&self, path: &str) -> PathBuf {
-        files::physical(&self.spelled(path).unwrap_or_else(|_| self.workspace.join(path)))
+        physical(&self.spelled(path).unwrap_or_else(|_| self.workspace.join(path)))
     }
 
     /// Returns the path that a setting spells: absolute, from `~/`, or from the workspace.
@@ -146,13 +149,36 @@ pub(crate) fn read_file(
     layer: Layer,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Settings>, CliError> {
-    let Some(bytes) = files::read_small(file, config::MAX_BYTES)
-        .map_err(|error| CliError::config(error.sentence()))?
-    else {
+    let Some(bytes) = read_small(file, config::MAX_BYTES)? else {
         return Ok(None);
     };
     let (settings, found) = Settings::parse(&file.display().to_string(), &bytes, layer)
         .map_err(|error| CliError::config(error.to_string()))?;
     warnings.extend(found.iter().map(ToString::to_string));
     Ok(Some(settings))
+}
+
+/// Returns the physical path that an absolute one stands for; one that cannot be looked at stands
+/// for itself.
+pub(crate) fn physical(path: &Path) -> PathBuf {
+    files::resolve(path, Path::new("/"), None).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Reads a small regular file, through links; `None` when there is none.
+///
+/// # Errors
+/// A sentence for what is no regular file, longer than `limit` bytes, or cannot be read.
+pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, CliError> {
+    let limit = limit as u64;
+    let read = files::resolve(file, Path::new("/"), None)
+        .and_then(|physical| files::read_whole(&physical, limit));
+    match read {
+        Ok(Some((bytes, _))) => Ok(Some(bytes)),
+        Ok(None) => Err(CliError::config(format!(
+            "`{}` is longer than {limit} bytes; name the right file",
+            file.display()
+        ))),
+        Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(CliError::config(error.sentence())),
+    }
 }

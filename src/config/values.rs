@@ -8,7 +8,9 @@ use crate::authority::BUILT_IN;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// A model without its provider, or the other way round.
-    #[error("`{text}` names no model; write it as `PROVIDER/MODEL`, like `anthropic/claude-sonnet-4-5`")]
+    #[error(
+        "`{text}` names no model; write it as `PROVIDER/MODEL`, like `anthropic/claude-sonnet-4-5`"
+    )]
     Model {
         /// What was written.
         text: String,
@@ -42,16 +44,22 @@ pub enum ValueError {
         why: &'static str,
     },
     /// No name of an environment variable. The value is not repeated, as it may be the key itself.
-    #[error("this is not the name of an environment variable; write the name (like `ANTHROPIC_API_KEY`), never the key itself")]
+    #[error(
+        "this is not the name of an environment variable; write the name (like `ANTHROPIC_API_KEY`), never the key itself"
+    )]
     Variable,
     /// A path that depends on where kli was started.
-    #[error("`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`")]
+    #[error(
+        "`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`"
+    )]
     Path {
         /// What was written.
         text: String,
     },
     /// A header's name or value that HTTP does not allow. The value is not repeated.
-    #[error("{what} of the header is not allowed in HTTP; use visible characters, and no line break")]
+    #[error(
+        "{what} of the header is not allowed in HTTP; use visible characters, and no line break"
+    )]
     Header {
         /// `the name` or `the value`.
         what: &'static str,

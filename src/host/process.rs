@@ -39,8 +39,8 @@ use crate::authority::Grant;
 mod output;
 mod tree;
 
-pub use output::Kept;
 use output::Keeper;
+pub use output::Kept;
 pub use tree::{Survivors, reap_all};
 
 /// How long the pipe is still read after the command has ended.

@@ -41,6 +41,36 @@ pub fn create_dir(grant: &Grant, path: &Path) -> Result<(), HostError> {
         .map_err(|source| HostError::io("create the directory", path, source))
 }
 
+/// Creates one directory for the user alone (0700); one that is there already is an error.
+///
+/// # Errors
+/// [`HostError::NotGranted`], or the system's refusal.
+pub fn create_new_dir(grant: &Grant, path: &Path) -> Result<(), HostError> {
+    granted(grant, path)?;
+    DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| HostError::io("create the directory", path, source))
+}
+
+/// Copies an executable, with its mode.
+///
+/// # Errors
+/// [`HostError::NotGranted`], or the system's refusal.
+pub fn copy_executable(grant: &Grant, from: &Path, to: &Path) -> Result<(), HostError> {
+    granted(grant, to)?;
+    fs::copy(from, to).map(|_| ()).map_err(|source| HostError::io("copy to", to, source))
+}
+
+/// Removes a directory and everything in it, without following a link.
+///
+/// # Errors
+/// [`HostError::NotGranted`], or the system's refusal.
+pub fn remove_tree(grant: &Grant, path: &Path) -> Result<(), HostError> {
+    granted(grant, path)?;
+    fs::remove_dir_all(path).map_err(|source| HostError::io("remove", path, source))
+}
+
 /// Opens a file of lines to append to and to read; a new one is for the user alone (0600).
 ///
 /// # Errors
