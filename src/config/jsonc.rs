@@ -67,15 +67,16 @@ pub(super) fn with_root<T>(
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     };
-    let parsed = parse_to_ast(text.text, &CollectOptions::default(), &options).map_err(|error| {
-        let at = error.range().start;
-        let mut what = error.kind().to_string();
-        if let Some(first) = what.get_mut(..1) {
-            first.make_ascii_lowercase();
-        }
-        let place = text.place(at, &text.key_before(at));
-        ConfigError { place, problem: Problem::Syntax { what } }
-    })?;
+    let parsed =
+        parse_to_ast(text.text, &CollectOptions::default(), &options).map_err(|error| {
+            let at = error.range().start;
+            let mut what = error.kind().to_string();
+            if let Some(first) = what.get_mut(..1) {
+                first.make_ascii_lowercase();
+            }
+            let place = text.place(at, &text.key_before(at));
+            ConfigError { place, problem: Problem::Syntax { what } }
+        })?;
     let root = parsed.value.as_ref();
     read(root.map(|value| Node {
         text,

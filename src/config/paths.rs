@@ -96,13 +96,7 @@ mod tests {
                 "/home/ada/.config/kli/settings.json",
                 "/home/ada/.local/state/kli/sessions",
             ),
-            (
-                Some("/home/ada"),
-                Some("/c"),
-                Some("/s"),
-                "/c/kli/settings.json",
-                "/s/kli/sessions",
-            ),
+            (Some("/home/ada"), Some("/c"), Some("/s"), "/c/kli/settings.json", "/s/kli/sessions"),
             // Relative and empty values are ignored.
             (
                 Some("/home/ada"),

@@ -109,13 +109,17 @@ pub enum ProviderError {
         known: Vec<String>,
     },
     /// A name of the user's own without a kind.
-    #[error("provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"replay\"`) to `providers.{name}`")]
+    #[error(
+        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"replay\"`) to `providers.{name}`"
+    )]
     NoKind {
         /// The provider.
         name: String,
     },
     /// A name of the user's own without an address.
-    #[error("provider `{name}` has no address; add `\"baseUrl\": \"https://…\"` to `providers.{name}`")]
+    #[error(
+        "provider `{name}` has no address; add `\"baseUrl\": \"https://…\"` to `providers.{name}`"
+    )]
     NoAddress {
         /// The provider.
         name: String,

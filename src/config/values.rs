@@ -8,7 +8,9 @@ use crate::authority::BUILT_IN;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// A model without its provider, or the other way round.
-    #[error("`{text}` names no model; write it as `PROVIDER/MODEL`, like `anthropic/claude-sonnet-4-5`")]
+    #[error(
+        "`{text}` names no model; write it as `PROVIDER/MODEL`, like `anthropic/claude-sonnet-4-5`"
+    )]
     Model {
         /// What was written.
         text: String,
@@ -42,16 +44,22 @@ pub enum ValueError {
         why: &'static str,
     },
     /// No name of an environment variable. The value is not repeated, as it may be the key itself.
-    #[error("this is not the name of an environment variable; write the name (like `ANTHROPIC_API_KEY`), never the key itself")]
+    #[error(
+        "this is not the name of an environment variable; write the name (like `ANTHROPIC_API_KEY`), never the key itself"
+    )]
     Variable,
     /// A path that depends on where kli was started.
-    #[error("`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`")]
+    #[error(
+        "`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`"
+    )]
     Path {
         /// What was written.
         text: String,
     },
     /// A header's name or value that HTTP does not allow. The value is not repeated.
-    #[error("{what} of the header is not allowed in HTTP; use visible characters, and no line break")]
+    #[error(
+        "{what} of the header is not allowed in HTTP; use visible characters, and no line break"
+    )]
     Header {
         /// `the name` or `the value`.
         what: &'static str,
@@ -64,9 +72,6 @@ pub enum ValueError {
         /// The largest that is accepted.
         most: u64,
     },
-    /// An empty text.
-    #[error("the text is empty; leave the key out instead")]
-    Empty,
 }
 
 fn did_you_mean(nearest: Option<&'static str>) -> String {
@@ -200,10 +205,6 @@ pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
         return Err(ValueError::Header { what: "the value" });
     }
     Ok(())
-}
-
-pub(super) fn text(text: &str) -> Result<String, ValueError> {
-    if text.trim().is_empty() { Err(ValueError::Empty) } else { Ok(text.to_owned()) }
 }
 
 /// The largest count that is accepted: what a JSON number can carry exactly everywhere.
