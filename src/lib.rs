@@ -29,4 +29,6 @@ pub mod message;
 pub mod model;
 pub mod sandbox;
 #[cfg(feature = "agent")]
+pub mod session;
+#[cfg(feature = "agent")]
 pub mod tool;

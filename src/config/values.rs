@@ -72,9 +72,6 @@ pub enum ValueError {
         /// The largest that is accepted.
         most: u64,
     },
-    /// An empty text.
-    #[error("the text is empty; leave the key out instead")]
-    Empty,
 }
 
 fn did_you_mean(nearest: Option<&'static str>) -> String {
@@ -208,10 +205,6 @@ pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
         return Err(ValueError::Header { what: "the value" });
     }
     Ok(())
-}
-
-pub(super) fn text(text: &str) -> Result<String, ValueError> {
-    if text.trim().is_empty() { Err(ValueError::Empty) } else { Ok(text.to_owned()) }
 }
 
 /// The largest count that is accepted: what a JSON number can carry exactly everywhere.

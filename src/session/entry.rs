@@ -1,0 +1,207 @@
+//! The lines of a session file: how they are written, and how one is read.
+
+use std::{borrow::Cow, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Message, Usage};
+
+use super::SessionError;
+
+/// The format that this version writes, and the highest that it reads.
+pub const VERSION: u64 = 1;
+
+/// What can be appended to a session.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// A message, as the model will see it.
+    Message(&'a Message),
+    /// The tokens of one request.
+    Usage {
+        /// `PROVIDER/MODEL` that was asked.
+        model: &'a str,
+        /// How many.
+        usage: Usage,
+    },
+    /// A call that was refused.
+    Denied {
+        /// The tool's name.
+        tool: &'a str,
+        /// The atom that was missing.
+        atom: &'a str,
+        /// What it was about; may be empty.
+        detail: &'a str,
+    },
+    /// A file that a tool changed. Bytes that are not UTF-8 are replaced.
+    Changed {
+        /// The physical path.
+        path: &'a Path,
+    },
+    /// The run is over.
+    End {
+        /// How, as the result object says it.
+        outcome: &'a str,
+        /// What went wrong, when something did.
+        error: Option<&'a str>,
+    },
+}
+
+#[derive(Serialize)]
+struct Stamped<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    at: &'a str,
+    #[serde(flatten)]
+    body: Body<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Message {
+        message: &'a Message,
+    },
+    Usage {
+        model: &'a str,
+        #[serde(flatten)]
+        usage: Usage,
+    },
+    Denied {
+        tool: &'a str,
+        atom: &'a str,
+        detail: &'a str,
+    },
+    Changed {
+        path: Cow<'a, str>,
+    },
+    End {
+        outcome: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a str>,
+    },
+}
+
+impl Entry<'_> {
+    /// Returns the line, without its end. JSON escapes every line break, so it is one line.
+    pub(super) fn line(&self, at: &str) -> Result<Vec<u8>, SessionError> {
+        let (kind, body) = match *self {
+            Self::Message(message) => ("message", Body::Message { message }),
+            Self::Usage { model, usage } => ("usage", Body::Usage { model, usage }),
+            Self::Denied { tool, atom, detail } => ("denied", Body::Denied { tool, atom, detail }),
+            Self::Changed { path } => ("changed", Body::Changed { path: path.to_string_lossy() }),
+            Self::End { outcome, error } => ("end", Body::End { outcome, error }),
+        };
+        encode(&Stamped { kind, at, body })
+    }
+}
+
+/// The first line of a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Header {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) version: u64,
+    pub(super) id: String,
+    /// Only to be read by people: what tells workspaces apart is the directory's name.
+    pub(super) workspace: String,
+    pub(super) kli: String,
+    pub(super) started: String,
+    /// The session that this one is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<String>,
+}
+
+impl Header {
+    pub(super) fn new(id: &str, workspace: &Path, started: &str, parent: Option<&str>) -> Self {
+        Self {
+            kind: "session".to_owned(),
+            version: VERSION,
+            id: id.to_owned(),
+            workspace: workspace.to_string_lossy().into_owned(),
+            kli: env!("CARGO_PKG_VERSION").to_owned(),
+            started: started.to_owned(),
+            parent: parent.map(str::to_owned),
+        }
+    }
+
+    pub(super) fn line(&self) -> Result<Vec<u8>, SessionError> {
+        encode(self)
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, SessionError> {
+    serde_json::to_vec(value).map_err(|source| SessionError::Encode { source })
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// The header, with its format.
+    Header { version: u64 },
+    /// A message.
+    Message(Message),
+    /// Tokens.
+    Usage(Usage),
+    /// An event that no context is made of, or of a kind that this version does not know.
+    Other,
+    /// An event of a known kind whose shape cannot be read; it is kept in the file.
+    Unreadable,
+}
+
+#[derive(Deserialize)]
+struct MessageLine {
+    message: Message,
+}
+
+#[derive(Deserialize)]
+struct HeaderLine {
+    version: u64,
+}
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+}
+
+/// Reads one line; `None` for what is no event at all.
+pub(super) fn read(line: &[u8]) -> Option<Read> {
+    // Most of a long session is messages that kli wrote itself; those are parsed once.
+    if line.starts_with(br#"{"type":"message","#)
+        && let Ok(MessageLine { message }) = serde_json::from_slice(line)
+    {
+        return Some(Read::Message(message));
+    }
+    let kind = serde_json::from_slice::<Kind<'_>>(line).ok()?.kind;
+    fn shaped<'a, T: Deserialize<'a>>(line: &'a [u8], read: impl FnOnce(T) -> Read) -> Read {
+        serde_json::from_slice(line).map_or(Read::Unreadable, read)
+    }
+    Some(match kind.as_ref() {
+        "session" => shaped(line, |HeaderLine { version }| Read::Header { version }),
+        "message" => shaped(line, |MessageLine { message }| Read::Message(message)),
+        "usage" => shaped(line, Read::Usage),
+        _ => Read::Other,
+    })
+}
+
+/// Returns the line with the control characters inside its strings escaped, when there are any:
+/// other programs write them raw, which JSON forbids.
+pub(super) fn escaped(line: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(line.len().saturating_add(16));
+    let (mut inside, mut after_backslash, mut changed) = (false, false, false);
+    for &byte in line {
+        if inside && byte < 0x20 && byte != 0 {
+            changed = true;
+            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+            after_backslash = false;
+            continue;
+        }
+        match byte {
+            b'"' if !after_backslash => inside = !inside,
+            _ => {}
+        }
+        after_backslash = inside && byte == b'\\' && !after_backslash;
+        out.push(byte);
+    }
+    changed.then_some(out)
+}
