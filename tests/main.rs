@@ -1,3 +1,17 @@
-//! One integration binary; each module says what belongs there.
+//! One integration binary against the built programs; each module says what belongs there.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests arrange their own files and processes, and fail loudly"
+)]
+
+mod agent;
+mod cli;
+mod fake_model;
+mod harness;
+mod model;
 mod repo;

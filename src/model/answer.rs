@@ -62,7 +62,7 @@ struct Answer<D> {
 
 enum Phase {
     Ask(Vec<u8>),
-    Read(Body),
+    Read(Box<Body>),
     Over,
 }
 
@@ -75,7 +75,7 @@ impl<D: Decoder> Answer<D> {
             match std::mem::replace(&mut self.phase, Phase::Over) {
                 Phase::Over => return None,
                 Phase::Ask(body) => match self.target.post(body).await {
-                    Ok(body) => self.phase = Phase::Read(body),
+                    Ok(body) => self.phase = Phase::Read(Box::new(body)),
                     Err(error) => return Some(Err(error)),
                 },
                 Phase::Read(body) => self.read(body).await,
@@ -83,7 +83,7 @@ impl<D: Decoder> Answer<D> {
         }
     }
 
-    async fn read(&mut self, mut body: Body) {
+    async fn read(&mut self, mut body: Box<Body>) {
         let mut events = Vec::new();
         let more = body.read(&mut self.parser, &mut events).await;
         if let Some(fault) = self.deliver(&events) {

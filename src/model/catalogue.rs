@@ -12,7 +12,7 @@ pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 
 /// How long a connection may say nothing, by default. Any byte counts, keep-alives too; models
 /// that think for minutes send those.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+pub const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A value that is shown nowhere: `Debug` prints `…`.
 #[derive(Clone, PartialEq, Eq)]
@@ -153,10 +153,10 @@ pub enum OpenError {
 ///
 /// # Errors
 /// See [`OpenError`].
-pub fn open(options: Options) -> Result<Box<dyn Model>, OpenError> {
+pub fn open(options: &Options) -> Result<Box<dyn Model>, OpenError> {
     let name = options.name();
     Ok(match &options.kind {
-        Kind::Anthropic => Box::new(Anthropic::new(&options)?),
+        Kind::Anthropic => Box::new(Anthropic::new(options)?),
         Kind::Replay { recording } => Box::new(Replay::new(&name, recording)?),
     })
 }
@@ -177,7 +177,7 @@ mod tests {
         options.key = Some(secret.clone());
         options.headers = vec![("authorization".into(), secret)];
         assert!(!format!("{options:?}").contains("very-secret"));
-        let model = open(options).unwrap();
+        let model = open(&options).unwrap();
         assert_eq!(model.name(), "anthropic/m");
         assert!(!format!("{model:?}").contains("very-secret"), "{model:?}");
     }

@@ -39,40 +39,34 @@ impl Reply<'_> {
     pub(super) fn error(&self) -> ModelError {
         let Self { host, status, reason, .. } = *self;
         let mut message = format!("`{host}` answered {status}");
+        let mut say = |words: &[&str]| message.extend(words.iter().copied());
         if !reason.is_empty() {
-            message.push(' ');
-            message.push_str(reason);
+            say(&[" ", reason]);
         }
         if let Some(location) = self.location {
-            message.push_str(&format!(
-                " and points to `{}`: redirects are not followed, since a key must not travel; \
-                 write that server as the base URL if it is right",
-                plain(location, EXCERPT)
-            ));
+            say(&[
+                " and points to `",
+                &plain(location, EXCERPT),
+                "`: redirects are not followed, since a key must not travel; write that server as \
+                 the base URL if it is right",
+            ]);
         }
         let api = ApiError::read(self.body);
-        match &api {
-            Some(api) => {
-                message.push_str(": ");
-                message.push_str(&plain(&api.message, SENTENCE));
-                if !api.kind.is_empty() && !api.message.contains(&api.kind) {
-                    message.push_str(&format!(" ({})", plain(&api.kind, 60)));
-                }
+        if let Some(api) = &api {
+            say(&[": ", &plain(&api.message, SENTENCE)]);
+            if !api.kind.is_empty() && !api.message.contains(&api.kind) {
+                say(&[" (", &plain(&api.kind, 60), ")"]);
             }
-            None => {
-                if let Some(kind) = self.content_type {
-                    message.push_str(&format!(" with `{}`", plain(kind, 60)));
-                }
-                if (200..300).contains(&status) {
-                    message.push_str(" instead of an event stream");
-                }
-                let excerpt = plain(self.body, EXCERPT);
-                if excerpt.is_empty() {
-                    message.push_str(" and no text");
-                } else {
-                    message.push_str(": ");
-                    message.push_str(&excerpt);
-                }
+        } else {
+            if let Some(kind) = self.content_type {
+                say(&[" with `", &plain(kind, 60), "`"]);
+            }
+            if (200..300).contains(&status) {
+                say(&[" instead of an event stream"]);
+            }
+            match plain(self.body, EXCERPT) {
+                empty if empty.is_empty() => say(&[" and no text"]),
+                excerpt => say(&[": ", &excerpt]),
             }
         }
         ModelError { class: self.class(api.as_ref()), message, network: false }

@@ -46,7 +46,10 @@ pub(super) struct Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("host", &self.host).field("idle", &self.idle).finish()
+        f.debug_struct("Target")
+            .field("host", &self.host)
+            .field("idle", &self.idle)
+            .finish_non_exhaustive()
     }
 }
 
@@ -150,7 +153,6 @@ impl Target {
 }
 
 /// The body of an answer, as it comes.
-#[derive(Debug)]
 pub(super) struct Body {
     target: Target,
     response: Response,
@@ -159,7 +161,6 @@ pub(super) struct Body {
 
 /// Whether the body has shown what it is. Gateways send event streams under any content type, and
 /// pages under the right one.
-#[derive(Debug)]
 enum Head {
     Unseen(Vec<u8>),
     Events,

@@ -119,20 +119,20 @@ impl Replay {
     fn answer(&self, request: &Request) -> Result<Vec<Delta>, ModelError> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let answer = self.answers.get(index).ok_or_else(|| {
-            self.error(format!(
+            self.error(&format!(
                 "has no answer left: it holds {} and this is request {}",
                 self.answers.len(),
                 index.saturating_add(1)
             ))
         })?;
         answer.expect.check(&request.messages).map_err(|reason| {
-            self.error(format!("expected another course at line {}: {reason}", answer.line))
+            self.error(&format!("expected another course at line {}: {reason}", answer.line))
         })?;
         let known = request.messages.iter().flat_map(Message::calls).count();
         Ok(answer.deltas(known))
     }
 
-    fn error(&self, what: String) -> ModelError {
+    fn error(&self, what: &str) -> ModelError {
         ModelError {
             class: Class::Fatal,
             message: format!("recording `{}` {what}", self.name),

@@ -58,7 +58,7 @@ impl answer::Decoder for Decoder {
         match kind.as_str() {
             "message_start" => {
                 if let Some(message) = value.get("message") {
-                    self.message = text(message, "id").to_owned();
+                    text(message, "id").clone_into(&mut self.message);
                     self.count(message.get("usage"));
                 }
             }
