@@ -180,7 +180,11 @@ fn read_only_refuses_every_writer_with_its_atom_and_the_source_and_changes_nothi
         vec![
             Answer::new(message([
                 tool_use("w", "write", "{\"path\":\"new.txt\",\"content\":\"x\"}"),
-                tool_use("e", "edit", "{\"path\":\"a.txt\",\"edits\":[{\"old\":\"eins\",\"new\":\"x\"}]}"),
+                tool_use(
+                    "e",
+                    "edit",
+                    "{\"path\":\"a.txt\",\"edits\":[{\"old\":\"eins\",\"new\":\"x\"}]}",
+                ),
                 tool_use("b", "bash", "{\"command\":\"touch by-bash\"}"),
                 tool_use("v", "eval", "{\"form\":\"(display 1)\"}"),
             ])),
@@ -308,9 +312,7 @@ fn start_sleeping(env: &Env, mark: &str) -> std::process::Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_for("the tool to run", || {
-        processes_with(&format!("sleep\0{mark}")).first().copied()
-    });
+    wait_for("the tool to run", || processes_with(&format!("sleep\0{mark}")).first().copied());
     child
 }
 
@@ -400,7 +402,11 @@ fn a_refused_key_is_said_once_and_never_shown() {
 #[test]
 fn tools_do_not_get_the_key() {
     let model = FakeModel::strict(vec![
-        call("c", "bash", &json!({ "command": "env | grep -c ANTHROPIC; cat /proc/$PPID/environ 2>&1 | tr '\\0' '\\n' | grep API_KEY; echo \"$CONTROL\"" })),
+        call(
+            "c",
+            "bash",
+            &json!({ "command": "env | grep -c ANTHROPIC; cat /proc/$PPID/environ 2>&1 | tr '\\0' '\\n' | grep API_KEY; echo \"$CONTROL\"" }),
+        ),
         says("ok"),
     ]);
     let env = Env::new()
@@ -457,8 +463,16 @@ fn two_edits_of_one_file_in_one_turn_both_land() {
     let model = FakeModel::strict(vec![
         call("r", "read", &json!({ "path": "n.txt" })),
         Answer::new(message([
-            tool_use("a", "edit", "{\"path\":\"n.txt\",\"edits\":[{\"old\":\"line 50\",\"new\":\"FIFTY\"}]}"),
-            tool_use("b", "edit", "{\"path\":\"n.txt\",\"edits\":[{\"old\":\"line 75\",\"new\":\"X\"}]}"),
+            tool_use(
+                "a",
+                "edit",
+                "{\"path\":\"n.txt\",\"edits\":[{\"old\":\"line 50\",\"new\":\"FIFTY\"}]}",
+            ),
+            tool_use(
+                "b",
+                "edit",
+                "{\"path\":\"n.txt\",\"edits\":[{\"old\":\"line 75\",\"new\":\"X\"}]}",
+            ),
         ])),
         says("ok"),
     ]);
@@ -479,6 +493,9 @@ fn opening_a_session_and_leaving_changes_nothing() {
     let before = (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap());
     let ran = env.kli(&["-c", "-p", "hi", "--model", "replay/nothing"]);
     ran.exits(2).says("there is no built-in recording `nothing`");
-    assert_eq!((fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap()), before);
+    assert_eq!(
+        (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().modified().unwrap()),
+        before
+    );
     assert!(lines(&file).len() > 3);
 }

@@ -18,7 +18,10 @@ fn bad_input_is_answered_with_the_value_and_the_repair() {
     for (words, parts) in [
         (&["-p", "hi", "--read-onyl"][..], &["--read-onyl", "--read-only"][..]),
         (&["-p", "hi", "--output-format", "xml"], &["xml", "text, json"]),
-        (&["-p", "hi", "--capabilities", "file/raed"], &["`file/raed`", "did you mean `file/read`?"]),
+        (
+            &["-p", "hi", "--capabilities", "file/raed"],
+            &["`file/raed`", "did you mean `file/read`?"],
+        ),
         (&["-p", "hi", "--profile", "reviw"], &["`reviw`", "review"]),
         (&["-p", "hi", "--max-turns", "0"], &["--max-turns", "`0`"]),
         (&["-p", "hi", "--max-turns", "-1"], &["--max-turns", "`-1`"]),
@@ -64,8 +67,18 @@ fn json_is_one_object_whatever_happens() {
         assert!(!ran.err.is_empty(), "people are told as well");
         let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
         let mut wanted = vec![
-            "type", "schema", "outcome", "text", "session", "model", "turns", "usage", "denied",
-            "changedFiles", "durationMs", "error",
+            "type",
+            "schema",
+            "outcome",
+            "text",
+            "session",
+            "model",
+            "turns",
+            "usage",
+            "denied",
+            "changedFiles",
+            "durationMs",
+            "error",
         ];
         wanted.sort_unstable();
         assert_eq!(keys, wanted);

@@ -123,7 +123,7 @@ async fn drive(parts: Parts, prompt: String) -> Summary {
         }),
     };
     if let Err(survivors) = host::process::reap_all() {
-        terminal::note(&format!("kli: {survivors}"));
+        terminal::note(&format!("kli: processes {:?} could not be ended", survivors.0));
     }
     summary
 }
@@ -306,7 +306,7 @@ fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
             Options::new(Kind::Replay { recording }, name.provider, name.model)
         }
     };
-    catalogue::open(options).map_err(|error| match &error {
+    catalogue::open(&options).map_err(|error| match &error {
         OpenError::MissingKey { .. } | OpenError::Key { .. } => {
             let fault = CliError::auth(error.to_string());
             match hint {

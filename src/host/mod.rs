@@ -126,5 +126,6 @@ fn cause(error: &io::Error) -> String {
 /// was attached before see through it.
 pub fn harden() {
     // Refused only for an unknown value; the run is no less right without it.
-    drop(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable));
+    let _set =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }

@@ -4,7 +4,10 @@ use std::{borrow::Cow, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Message, Usage};
+use crate::{
+    authority::Report,
+    message::{Message, Usage},
+};
 
 use super::SessionError;
 
@@ -14,6 +17,8 @@ pub const VERSION: u64 = 1;
 /// What can be appended to a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
+    /// What the run may do: the report of the subject that its calls are checked against.
+    Authority(&'a Report),
     /// A message, as the model will see it.
     Message(&'a Message),
     /// The tokens of one request.
@@ -58,6 +63,9 @@ struct Stamped<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Body<'a> {
+    Authority {
+        report: &'a Report,
+    },
     Message {
         message: &'a Message,
     },
@@ -85,6 +93,7 @@ impl Entry<'_> {
     /// Returns the line, without its end. JSON escapes every line break, so it is one line.
     pub(super) fn line(&self, at: &str) -> Result<Vec<u8>, SessionError> {
         let (kind, body) = match *self {
+            Self::Authority(report) => ("authority", Body::Authority { report }),
             Self::Message(message) => ("message", Body::Message { message }),
             Self::Usage { model, usage } => ("usage", Body::Usage { model, usage }),
             Self::Denied { tool, atom, detail } => ("denied", Body::Denied { tool, atom, detail }),
