@@ -2,6 +2,8 @@
 //! answer can come, break or be refused, and what never shows.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on should end its test")]
 
+mod environment;
+
 use std::{
     io::{Read, Write},
     net::TcpListener,
@@ -631,43 +633,4 @@ fn a_base_url_keeps_its_path_and_query() {
     let model = open(&options(&format!("{}/gw/?api=2", fake.base_url()))).unwrap();
     assert_eq!(ask(&*model).1, None);
     assert_eq!(fake.requests()[0].line, "POST /gw/v1/messages?api=2");
-}
-
-/// Plays both parts: without the variable it starts itself again behind a proxy, since a process
-/// reads its proxies from its environment only.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "the test starts itself, which no host does for it")]
-fn loopback_is_reached_past_the_proxy_and_other_hosts_through_it() {
-    const URL: &str = "KLI_TEST_PROXIED_URL";
-    if let Ok(url) = std::env::var(URL) {
-        assert_eq!(ask(&*open(&options(&url)).unwrap()).1, None);
-        return;
-    }
-    let direct = FakeModel::start(vec![Answer::new(message([text("direct")])); 2]);
-    let proxy = FakeModel::start(vec![Answer::new(message([text("through")]))]);
-    let port = direct.address().port();
-    for url in [
-        direct.base_url(),
-        format!("http://localhost:{port}"),
-        "http://model.invalid/api".to_owned(),
-    ] {
-        let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "model::loopback_is_reached_past_the_proxy_and_other_hosts_through_it",
-            ])
-            .env(URL, &url)
-            .env("HTTP_PROXY", proxy.base_url())
-            .env("http_proxy", proxy.base_url())
-            .env("ALL_PROXY", proxy.base_url())
-            .env_remove("NO_PROXY")
-            .env_remove("no_proxy")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{url}: {text}");
-    }
-    assert_eq!(direct.requests().len(), 2);
-    let lines: Vec<String> = proxy.requests().into_iter().map(|seen| seen.line).collect();
-    assert_eq!(lines, ["POST http://model.invalid/api/v1/messages"]);
 }
