@@ -40,9 +40,9 @@ fn ask_in_child(test: &str, url: &str, environment: &[(&str, &str)]) -> String {
         .env(CHILD_URL, url)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = text.split_once("child said: ").and_then(|(_, rest)| rest.split_once('\n'));
-    assert!(output.status.success() && said.is_some(), "{text}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let said = printed.split_once("child said: ").and_then(|(_, rest)| rest.split_once('\n'));
+    assert!(output.status.success() && said.is_some(), "{printed}");
     said.unwrap().0.to_owned()
 }
 
@@ -109,7 +109,7 @@ fn tls_front(fake: &FakeModel) -> u16 {
             let mut buffer = [0; 4096];
             while !request.ends_with(b"}") {
                 match outside.read(&mut buffer) {
-                    Ok(count) if count > 0 => request.extend_from_slice(&buffer[..count]),
+                    Ok(count) if count > 0 => request.extend(buffer.iter().take(count)),
                     _ => break,
                 }
             }
