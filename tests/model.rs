@@ -266,12 +266,19 @@ fn the_strict_fake_refuses_what_the_api_refuses() {
         (json!([pair("user", json!([{"type": "text", "text": " "}]))]), Some("non-whitespace")),
     ];
     let fake = FakeModel::strict(vec![Answer::new(message([text("ok")]))]);
+    let tools = json!([{"name": "read", "input_schema": {"type": "object"}}]);
     for (messages, expected) in cases {
-        let body = json!({"model": "m", "max_tokens": 1, "stream": true, "messages": messages});
+        let body = json!({"model": "m", "max_tokens": 1, "stream": true, "tools": tools,
+            "messages": messages});
         let (status, answer) = post(&fake, &body);
         match expected {
             None => assert_eq!(status, 200, "{answer}"),
             Some(words) => assert!(status == 400 && answer.contains(words), "{words}: {answer}"),
+        }
+        if expected == Some("has no `tool_result`") {
+            let mut body = body;
+            body["tools"] = json!([]);
+            assert!(post(&fake, &body).1.contains("tools: required"));
         }
     }
 }
