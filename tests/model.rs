@@ -482,31 +482,31 @@ fn silence_ends_the_request_and_any_byte_puts_it_off() {
     let stream = message([text("one two three")]);
     let fake = FakeModel::start(vec![
         Answer::new(stream.clone()).hang_after(after_first_text(&stream)),
-        Answer::new(stream.clone()).delay(Duration::from_secs(2)),
-        Answer::new(format!("{}{stream}", ": ping\n\n".repeat(12)))
+        Answer::new(stream.clone()).delay(Duration::from_secs(3)),
+        Answer::new(format!("{}{stream}", ": ping\n\n".repeat(14)))
             .every_event()
             .pause(Duration::from_millis(100)),
     ]);
     let mut options = options(&fake.base_url());
-    options.idle_timeout = Duration::from_millis(600);
+    options.idle_timeout = Duration::from_secs(1);
     let model = open(&options).unwrap();
 
     let started = Instant::now();
     let (deltas, error) = ask(&*model);
     assert_eq!(joined(&deltas), [Delta::Text("one two".into())]);
     let error = error.unwrap();
-    assert!(error.network && error.message.ends_with("sent nothing for 0.6 s"), "{error}");
+    assert!(error.network && error.message.ends_with("sent nothing for 1 s"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(5));
 
     let error = ask(&*model).1.unwrap();
-    assert!(error.network && error.message.ends_with("sent nothing for 0.6 s"), "{error}");
+    assert!(error.network && error.message.ends_with("sent nothing for 1 s"), "{error}");
 
     let started = Instant::now();
     let (deltas, error) = ask(&*model);
     assert_eq!(error, None);
     assert!(matches!(deltas.last(), Some(Delta::Done { .. })));
     assert!(
-        started.elapsed() > Duration::from_millis(1200),
+        started.elapsed() > Duration::from_millis(1300),
         "the pings took longer than the timer"
     );
 }
