@@ -437,6 +437,11 @@ fn complaint(seen: &Seen) -> Option<String> {
     if body["stream"] != true || body["max_tokens"].as_u64().unwrap_or(0) == 0 {
         return Some("stream and max_tokens are required".into());
     }
+    if body["tools"].as_array().is_none_or(Vec::is_empty)
+        && body["messages"].to_string().contains(r#""type":"tool_"#)
+    {
+        return Some("tools: required when messages hold `tool_use` or `tool_result`".into());
+    }
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     if messages.is_empty() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest time that is accepted: a year of 365 days.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// A length of time that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -31,9 +31,15 @@ impl fmt::Display for Place {
 #[error("{place}: {problem}")]
 pub struct ConfigError {
     /// Where.
-    pub place: Place,
+    pub place: Box<Place>,
     /// What.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
+}
+
+impl ConfigError {
+    pub(super) fn new(place: Place, problem: impl Into<Problem>) -> Self {
+        Self { place: Box::new(place), problem: Box::new(problem.into()) }
+    }
 }
 
 /// What is wrong.

@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(settings.model.layer(), Some(Layer::Flag));
         assert_eq!(settings.budgets.turns.get(), Some(&3));
         assert_eq!(settings.budgets.tokens.get(), Some(&1000));
-        assert_eq!(settings.budgets.time.get(), Some(&Duration::from_secs(120)));
+        assert_eq!(settings.budgets.time.get(), Some(&Duration::from_mins(2)));
         let [(source, first), (_, second)] = settings.capabilities.as_slice() else {
             panic!("two lists")
         };

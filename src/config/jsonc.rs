@@ -46,13 +46,13 @@ pub(super) fn with_root<T>(
     let head = Place { file: file.to_owned(), line: 1, column: 1, key: String::new() };
     if bytes.len() > MAX_BYTES {
         let problem = Problem::TooLarge { bytes: bytes.len(), most: MAX_BYTES };
-        return Err(ConfigError { place: head, problem });
+        return Err(ConfigError::new(head, problem));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
         let good = str::from_utf8(good).unwrap_or_default();
         let place = Text { file, text: good }.place(good.len(), "");
-        ConfigError { place, problem: Problem::Encoding }
+        ConfigError::new(place, Problem::Encoding)
     })?;
     let text = Text { file, text: text.strip_prefix('\u{feff}').unwrap_or(text) };
     let options = ParseOptions {
@@ -75,7 +75,7 @@ pub(super) fn with_root<T>(
                 first.make_ascii_lowercase();
             }
             let place = text.place(at, &text.key_before(at));
-            ConfigError { place, problem: Problem::Syntax { what } }
+            ConfigError::new(place, Problem::Syntax { what })
         })?;
     let root = parsed.value.as_ref();
     read(root.map(|value| Node {
@@ -155,13 +155,13 @@ impl<'a> Node<'a> {
     /// Returns an error about this value.
     pub(super) fn error(&self, problem: impl Into<Problem>) -> ConfigError {
         let place = self.text.place(self.value.start(), &self.key);
-        ConfigError { place, problem: problem.into() }
+        ConfigError::new(place, problem)
     }
 
     /// Returns an error about this value's key.
     pub(super) fn key_error(&self, problem: impl Into<Problem>) -> ConfigError {
         let place = self.text.place(self.key_at, &self.key);
-        ConfigError { place, problem: problem.into() }
+        ConfigError::new(place, problem)
     }
 
     /// Returns a warning that nobody knows this key; `known` are the keys beside it.

@@ -110,7 +110,7 @@ impl Settings {
     /// empty value sets nothing.
     ///
     /// # Errors
-    /// [`values::ValueError`] for a value that is no address.
+    /// [`ValueError`](super::ValueError) for a value that is no address.
     pub fn from_environment(
         anthropic_base_url: Option<&str>,
     ) -> Result<Self, super::values::ValueError> {

@@ -79,3 +79,13 @@ fn max_tokens(model: &str) -> u64 {
         .find(|(prefix, _)| model.starts_with(prefix))
         .map_or(DEFAULT_MAX_TOKENS, |(_, tokens)| *tokens)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_answer_is_bounded_by_what_its_model_can_do() {
+        assert_eq!(super::max_tokens("claude-3-haiku-20240307"), 4096);
+        assert_eq!(super::max_tokens("claude-sonnet-4-5"), 32_000);
+        assert_eq!(super::max_tokens("some-gateway/model"), super::DEFAULT_MAX_TOKENS);
+    }
+}

@@ -149,7 +149,11 @@ pub enum OpenError {
     Recording(#[from] super::replay::RecordingError),
 }
 
-/// Opens a model: checks the options and prepares the connection, but sends nothing.
+/// Opens a model: checks the options and prepares the connection, but sends nothing. For `http://`
+/// this takes microseconds, for `https://` some milliseconds, since the system's roots are read.
+///
+/// The model's streams want to be polled in a tokio runtime with IO and timers enabled, always the
+/// same one, since connections are kept for the next request.
 ///
 /// # Errors
 /// See [`OpenError`].

@@ -410,18 +410,12 @@ fn root_cause(error: &reqwest::Error) -> String {
 fn bad_certificate(error: &reqwest::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
-        // An `io::Error` skips the error that it wraps when it is asked for its source.
-        let inner = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if inner
-            .or_else(|| error.downcast_ref())
-            .is_some_and(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
-        {
-            return true;
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return matches!(error, rustls::Error::InvalidCertificate(_));
         }
-        cause = error.source();
+        // An `io::Error` skips the error that it wraps when it is asked for its source.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = wrapped.map_or_else(|| error.source(), |inner| Some(inner));
     }
     false
 }

@@ -175,22 +175,25 @@ struct Kind<'a> {
 
 /// Reads one line; `None` for what is no event at all.
 pub(super) fn read(line: &[u8]) -> Option<Read> {
+    // Checked here, as the parser does not look into what it skips.
+    let line = str::from_utf8(line).ok()?;
     // Most of a long session is messages that kli wrote itself; those are parsed once.
-    if line.starts_with(br#"{"type":"message","#)
-        && let Ok(MessageLine { message }) = serde_json::from_slice(line)
+    if line.starts_with(r#"{"type":"message","#)
+        && let Ok(MessageLine { message }) = serde_json::from_str(line)
     {
         return Some(Read::Message(message));
     }
-    let kind = serde_json::from_slice::<Kind<'_>>(line).ok()?.kind;
-    fn shaped<'a, T: Deserialize<'a>>(line: &'a [u8], read: impl FnOnce(T) -> Read) -> Read {
-        serde_json::from_slice(line).map_or(Read::Unreadable, read)
-    }
+    let kind = serde_json::from_str::<Kind<'_>>(line).ok()?.kind;
     Some(match kind.as_ref() {
         "session" => shaped(line, |HeaderLine { version }| Read::Header { version }),
         "message" => shaped(line, |MessageLine { message }| Read::Message(message)),
         "usage" => shaped(line, Read::Usage),
         _ => Read::Other,
     })
+}
+
+fn shaped<'a, T: Deserialize<'a>>(line: &'a str, read: impl FnOnce(T) -> Read) -> Read {
+    serde_json::from_str(line).map_or(Read::Unreadable, read)
 }
 
 /// Returns the line with the control characters inside its strings escaped, when there are any:
@@ -205,9 +208,8 @@ pub(super) fn escaped(line: &[u8]) -> Option<Vec<u8>> {
             after_backslash = false;
             continue;
         }
-        match byte {
-            b'"' if !after_backslash => inside = !inside,
-            _ => {}
+        if byte == b'"' && !after_backslash {
+            inside = !inside;
         }
         after_backslash = inside && byte == b'\\' && !after_backslash;
         out.push(byte);

@@ -2,7 +2,7 @@
 //!
 //! - [`Store`]: where the sessions of a workspace are; finds, creates and opens them.
 //! - [`Log`]: one session, open to be appended to. [`Entry`]: what can be appended.
-//! - [`pair`]: gives every call its result, so that what was interrupted can go on.
+//! - [`pair()`]: gives every call its result, so that what was interrupted can go on.
 //!
 //! Files are untrusted data: nothing in them names a command, an address or a path to write to, and
 //! whatever is broken in them is left out, set aside and said, never a crash. `docs/sessions.md`

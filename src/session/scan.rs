@@ -20,6 +20,9 @@ const LONGEST: u64 = 256 << 20;
 /// How many places in a damaged line are tried as the start of a whole event.
 const TRIES: usize = 64;
 
+/// How an event starts that kli wrote.
+const START: &[u8] = br#"{"type":""#;
+
 /// A part of a file.
 pub(super) enum Part<'a> {
     /// A line that is kept, without its end.
@@ -71,27 +74,25 @@ pub(super) fn scan(
         summary.length += read as u64;
         let content = line.strip_suffix(b"\n").unwrap_or(&line);
         if content.iter().all(u8::is_ascii_whitespace) {
-            // An empty line is nothing, unless only blanks stand where the file was torn.
-            if line.ends_with(b"\n") {
+            // An empty line is nothing; behind damaged bytes, or without its end, it goes with the tail.
+            let whole = summary.end + read as u64 == summary.length;
+            if whole && line.ends_with(b"\n") {
                 summary.end = summary.length;
             }
             continue;
         }
-        match salvage(content) {
-            Some((before, kept, read)) => {
-                if !before.is_empty() {
-                    damaged(&mut summary, before);
-                    each(Part::Damaged(before))?;
-                }
-                each(Part::Kept(kept, read))?;
-                summary.inside = summary.damaged_lines > 0;
-                summary.end = summary.length;
-            }
-            None => {
-                damaged(&mut summary, content);
-                each(Part::Damaged(content))?;
-            }
+        let Some((before, kept, read)) = salvage(content) else {
+            damaged(&mut summary, content);
+            each(Part::Damaged(content))?;
+            continue;
+        };
+        if !before.is_empty() {
+            damaged(&mut summary, before);
+            each(Part::Damaged(before))?;
         }
+        each(Part::Kept(kept, read))?;
+        summary.inside = summary.damaged_lines > 0;
+        summary.end = summary.length;
     }
 }
 
@@ -102,7 +103,6 @@ fn salvage(line: &[u8]) -> Option<(&[u8], &[u8], Read)> {
     }
     // A write that was torn, or a block of NULs after a loss of power, with a later write glued to
     // it. The first place from which the rest is a whole event is that write.
-    const START: &[u8] = br#"{"type":""#;
     let places = (1..line.len()).filter(|at| line.get(*at..).is_some_and(|r| r.starts_with(START)));
     places.take(TRIES).find_map(|at| {
         let (before, rest) = line.split_at_checked(at)?;

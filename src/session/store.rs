@@ -94,6 +94,7 @@ impl Store {
     pub fn create(&self, workspace: &Path) -> Result<Log, SessionError> {
         let (id, path, started) = self.fresh(workspace);
         let directory = self.directory(workspace);
+        self.is_there(&directory).map_err(SessionError::write)?;
         state::create_dir(&self.grant(), &directory).map_err(SessionError::write)?;
         Ok(Log::new(id, path, workspace, self.grant(), Stage::New { started }))
     }
@@ -104,11 +105,10 @@ impl Store {
     /// [`SessionError::Read`] when the directory is there but cannot be read.
     pub fn list(&self, workspace: &Path) -> Result<Vec<Found>, SessionError> {
         let directory = self.directory(workspace);
-        let names = match state::read_dir(&directory) {
-            Ok(names) => names,
-            Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(Vec::new()),
-            Err(source) => return Err(SessionError::read(source)),
-        };
+        if !self.is_there(&directory).map_err(SessionError::read)? {
+            return Ok(Vec::new());
+        }
+        let names = state::read_dir(&directory).map_err(SessionError::read)?;
         let mut found: Vec<Found> = names
             .iter()
             .filter_map(|name| {
@@ -167,25 +167,8 @@ impl Store {
     /// error; the notices tell of it.
     pub fn open(&self, found: &Found) -> Result<Opened, SessionError> {
         let mut notices = Vec::new();
+        let (lines, barrier) = self.claim(&found.path, &mut notices)?;
         let file = state::open_read(&found.path).map_err(SessionError::read)?;
-        let mut barrier = None;
-        let lines = match state::open_append(&self.grant(), &found.path) {
-            Ok(lines) => match lines.try_lock() {
-                Ok(true) => Some(lines),
-                Ok(false) => {
-                    barrier = Some(Barrier::InUse);
-                    None
-                }
-                Err(error) => {
-                    notices.push(Notice::NoLock { why: error.sentence() });
-                    Some(lines)
-                }
-            },
-            Err(error) => {
-                barrier = Some(Barrier::ReadOnly(error));
-                None
-            }
-        };
         let Contents { messages, usage, unreadable, summary } = read(file, &found.path)?;
         // The tail that another process is just writing is not damaged.
         let busy = matches!(barrier, Some(Barrier::InUse));
@@ -205,6 +188,32 @@ impl Store {
         }
         let log = self.log(found, summary, lines, barrier, &mut notices);
         Ok(Opened { log, messages: pair(messages), usage, notices })
+    }
+
+    /// Opens the file to be appended to and locks it, or says what stands against it.
+    fn claim(
+        &self,
+        path: &Path,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(Option<state::Lines>, Option<Barrier>), SessionError> {
+        // Opened for reading first: the other call would make a file that is not there.
+        state::open_read(path).map_err(SessionError::read)?;
+        let lines = match state::open_append(&self.grant(), path) {
+            Ok(lines) => lines,
+            Err(error) => return Ok((None, Some(Barrier::ReadOnly(error)))),
+        };
+        match lines.try_lock() {
+            Ok(true) => {}
+            Ok(false) => return Ok((None, Some(Barrier::InUse))),
+            Err(error) => notices.push(Notice::NoLock { why: error.sentence() }),
+        }
+        // Another process may have moved a repaired file into the place of the one that was just
+        // opened; what is appended to that one would be lost.
+        let named = state::metadata(path).map_err(SessionError::read)?.len();
+        if lines.length().map_err(SessionError::read)? != named {
+            return Ok((None, Some(Barrier::InUse)));
+        }
+        Ok((Some(lines), None))
     }
 
     fn log(
@@ -239,6 +248,26 @@ impl Store {
             Stage::Ready(lines)
         };
         Log::new(found.id.clone(), found.path.clone(), workspace, self.grant(), stage)
+    }
+
+    /// Says whether a directory of sessions is there. A link in its place is refused: a confined run
+    /// can make one, and it would decide where the next one writes.
+    fn is_there(&self, directory: &Path) -> Result<bool, HostError> {
+        for path in [self.sessions.as_path(), directory] {
+            match state::metadata(path) {
+                Ok(metadata) if metadata.is_dir() => {}
+                Ok(_) => {
+                    return Err(HostError::Kind {
+                        path: path.to_owned(),
+                        kind: "a link or a file",
+                        wanted: "a directory; move it away",
+                    });
+                }
+                Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     fn grant(&self) -> Grant {

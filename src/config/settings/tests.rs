@@ -48,11 +48,11 @@ fn every_key_is_read_and_knows_its_layer() {
     assert_eq!(settings.capabilities[0].0.to_string(), "user settings");
     assert_eq!(settings.capabilities[0].1.entries.len(), 2);
     assert_eq!(settings.bash.shell.get().unwrap(), "/bin/dash");
-    assert_eq!(settings.bash.timeout.get(), Some(&Duration::from_secs(120)));
-    assert_eq!(settings.bash.max_timeout.get(), Some(&Duration::from_secs(600)));
+    assert_eq!(settings.bash.timeout.get(), Some(&Duration::from_mins(2)));
+    assert_eq!(settings.bash.max_timeout.get(), Some(&Duration::from_mins(10)));
     assert_eq!(settings.budgets.turns.get(), Some(&50));
     assert_eq!(settings.budgets.tokens.get(), Some(&1_000_000));
-    assert_eq!(settings.budgets.time.get(), Some(&Duration::from_secs(5400)));
+    assert_eq!(settings.budgets.time.get(), Some(&Duration::from_mins(90)));
     assert_eq!(
         settings.provider("work").unwrap(),
         Provider::Anthropic {
@@ -80,7 +80,10 @@ fn a_file_without_a_value_sets_nothing() {
 fn every_error_names_file_line_column_and_key() {
     for (text, expected) in [
         // Syntax.
-        ("{\n  \"model\": \"a/b\"\n  \"profile\": \"print\"\n}", "/c/settings.json:3:3: "),
+        (
+            "{\n  \"model\": \"a/b\"\n  \"profile\": \"print\"\n}",
+            "/c/settings.json:2:17: `model`: expected comma; comments and trailing commas are allowed",
+        ),
         ("{\n  \"bash\": { \"timeout\": 5m }\n}", "/c/settings.json:2:25: `bash.timeout`: "),
         ("{ \"bash\": { \"timeout\": '5m' } }", "/c/settings.json:1:24: `bash.timeout`: "),
         ("{ \"model\": ", "/c/settings.json:1:1"),
@@ -179,7 +182,7 @@ fn every_error_names_file_line_column_and_key() {
         ("{ \"capabilities\": null }", "`capabilities`: capabilities must be a string or an array"),
         ("{ \"capabilities\": true }", "found `true`"),
         ("{ \"capabilities\": {\"file/read\": true} }", "found an object"),
-        ("{ \"capabilities\": [1e999] }", "found the number"),
+        ("{ \"capabilities\": [1e999] }", "`capabilities`: this number cannot be read"),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected), "{text}\n  got      {error}\n  expected {expected}");

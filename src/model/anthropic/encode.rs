@@ -4,10 +4,10 @@
 //! blank texts, another model's thinking, names outside its alphabet. All of that is put right
 //! here, so that no session is ever dead; the vocabulary's own text is never changed for it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     message::{Block, Message, Role, ToolResult},
@@ -26,14 +26,16 @@ struct Body<'a> {
     system: Vec<Wire<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Typed>,
     messages: Vec<Turn<'a>>,
 }
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: Cow<'a, Value>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +57,7 @@ enum Known<'a> {
     Text {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<CacheControl>,
+        cache_control: Option<Typed>,
     },
     ToolUse {
         id: Cow<'a, str>,
@@ -69,17 +71,19 @@ enum Known<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<CacheControl>,
+        cache_control: Option<Typed>,
     },
 }
 
-/// Asks the API to keep all up to this block: <https://docs.claude.com/en/docs/build-with-claude/prompt-caching>.
+/// An object that holds its type and nothing else.
 #[derive(Clone, Copy, Serialize)]
-struct CacheControl {
+struct Typed {
     r#type: &'static str,
 }
 
-const KEEP: CacheControl = CacheControl { r#type: "ephemeral" };
+/// Asks the API to keep all up to this block:
+/// <https://docs.claude.com/en/docs/build-with-claude/prompt-caching>.
+const KEEP: Typed = Typed { r#type: "ephemeral" };
 
 /// Returns the request's JSON. `name` is `PROVIDER/MODEL`: opaque blocks of others are left out.
 pub(super) fn body(request: &Request, model: &str, name: &str, max_tokens: u64) -> Vec<u8> {
@@ -88,20 +92,40 @@ pub(super) fn body(request: &Request, model: &str, name: &str, max_tokens: u64) 
         let text = &request.system;
         system.push(Wire::Known(Known::Text { text, cache_control: Some(KEEP) }));
     }
-    let tools = request
+    let mut messages = turns(&request.messages, name);
+    mark_last(&mut messages);
+    let mut tools: Vec<Tool<'_>> = request
         .tools
         .iter()
         .map(|tool| Tool {
-            name: &tool.name,
+            name: Cow::Borrowed(&tool.name),
             description: &tool.description,
-            input_schema: &tool.schema,
+            input_schema: Cow::Borrowed(&tool.schema),
         })
         .collect();
-    let mut messages = turns(&request.messages, name);
-    mark_last(&mut messages);
-    let body = Body { model, max_tokens, stream: true, system, tools, messages };
+    let mut tool_choice = None;
+    if tools.is_empty() {
+        tools = past_tools(&request.messages);
+        tool_choice = (!tools.is_empty()).then_some(Typed { r#type: "none" });
+    }
+    let body = Body { model, max_tokens, stream: true, system, tools, tool_choice, messages };
     // Cannot fail: every map's keys are strings and no type here refuses to be written.
     serde_json::to_vec(&body).unwrap_or_default()
+}
+
+/// The API refuses calls in the history of a request without tools, which a session that goes on
+/// with fewer rights has: their names are given, and calling them is ruled out.
+fn past_tools(messages: &[Message]) -> Vec<Tool<'_>> {
+    let names: BTreeSet<_> =
+        messages.iter().flat_map(Message::calls).map(|call| in_alphabet(&call.name)).collect();
+    names
+        .into_iter()
+        .map(|name| Tool {
+            name,
+            description: "Not available any more.",
+            input_schema: Cow::Owned(json!({"type": "object"})),
+        })
+        .collect()
 }
 
 fn turns<'a>(messages: &'a [Message], name: &str) -> Vec<Turn<'a>> {

@@ -54,6 +54,22 @@ fn a_result_is_marked_when_it_is_last() {
 }
 
 #[test]
+fn a_request_without_tools_still_declares_those_of_its_history() {
+    let call = ToolCall { id: "a".into(), name: "re ad".into(), arguments: Arguments::parse("") };
+    let body = encode(vec![
+        Message::user("go"),
+        Message { role: Role::Assistant, blocks: vec![Block::Call(call.clone())] },
+        Message { role: Role::Assistant, blocks: vec![Block::Call(call)] },
+    ]);
+    assert_eq!(
+        body["tools"],
+        json!([{"name": "re_ad", "description": "Not available any more.",
+                "input_schema": {"type": "object"}}])
+    );
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
+}
+
+#[test]
 fn names_are_brought_into_the_apis_alphabet() {
     assert_eq!(in_alphabet("read_result-2"), "read_result-2");
     assert_eq!(in_alphabet("re ad/ä"), "re_ad__");
