@@ -119,6 +119,7 @@ impl Arguments {
 
 /// A tool's answer, as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ToolResult {
     /// The identifier of the call that it answers.
     pub call: String,
