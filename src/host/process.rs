@@ -34,13 +34,14 @@ use tokio::{
     net::unix::pipe,
 };
 
+use super::Host;
 use crate::authority::Grant;
 
 mod output;
 mod tree;
 
-pub use output::Kept;
 use output::Keeper;
+pub use output::{Kept, unfinished};
 pub use tree::{Survivors, reap_all};
 
 /// How long the pipe is still read after the command has ended.
@@ -181,6 +182,16 @@ impl Slip {
         }
         bytes.truncate(length);
         Ok(bytes)
+    }
+}
+
+impl Host {
+    /// Returns what the launcher told about the jail around this process, when there is one.
+    #[expect(clippy::disallowed_methods, reason = "host is where files are read")]
+    pub fn jail(&self) -> Option<serde_json::Value> {
+        let text = std::fs::read_to_string(&self.marker).ok()?;
+        // A marker that cannot be read still tells that there is a jail.
+        Some(serde_json::from_str(&text).unwrap_or_default())
     }
 }
 
@@ -398,4 +409,4 @@ pub fn signal_name(number: i32) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

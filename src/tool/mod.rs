@@ -118,12 +118,16 @@ impl Outcome {
 pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub mod anchor;
+pub mod arguments;
+pub mod cut;
 pub mod memory;
+pub mod search;
+pub mod shell;
 mod state;
 
 pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
 pub fn standard() -> Vec<Box<dyn Tool>> {
-    vec![]
+    vec![Box::new(search::Search), Box::new(shell::Bash)]
 }

@@ -59,7 +59,7 @@ impl Keeper {
 }
 
 /// Returns how many bytes at the end are the start of a UTF-8 character that is cut off.
-pub(super) fn unfinished(bytes: &[u8]) -> usize {
+pub fn unfinished(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let Some(byte) = bytes.get(bytes.len() - back) else { break };
         let needs = match byte {

@@ -252,7 +252,9 @@ pub fn reap_all() -> Result<(), Survivors> {
         let session = own().1;
         let members: Vec<i32> =
             processes.iter().filter(|p| !p.dead && p.session != session).map(|p| p.pid).collect();
-        match ending.advance(members.is_empty(), |what| members.iter().for_each(|p| signal(*p, what))) {
+        match ending
+            .advance(members.is_empty(), |what| members.iter().for_each(|p| signal(*p, what)))
+        {
             Some(pause) => std::thread::sleep(pause),
             None if members.is_empty() => return Ok(()),
             None => return Err(Survivors(members)),
