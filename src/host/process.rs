@@ -47,7 +47,7 @@ pub use tree::{Survivors, reap_all};
 /// How long the pipe is still read after the command has ended.
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long a tree has, after TERM, before KILL, when the time limit ran out.
-const GRACE: Duration = Duration::from_millis(1000);
+const GRACE: Duration = Duration::from_secs(1);
 /// The same when the call was interrupted: the caller waits for it.
 const GRACE_INTERRUPTED: Duration = Duration::from_millis(30);
 /// How long ending a tree may take after KILL, when the time limit ran out.

@@ -16,6 +16,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use globset::{GlobBuilder, GlobMatcher};
+use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink as Hits, SinkContext, SinkMatch,
@@ -228,7 +229,10 @@ struct Found {
 #[derive(Debug)]
 struct Shown {
     line: u64,
+    /// The line, or as much of a very long one as can be shown.
     text: Vec<u8>,
+    /// The whole line's length in bytes.
+    length: usize,
     is_hit: bool,
     /// Where in the text the first match begins.
     at: usize,
@@ -244,15 +248,15 @@ struct Collection {
     files_with_hits: usize,
     /// Files that hold a hit and a NUL.
     binary: Vec<PathBuf>,
-    /// How many files with a NUL hold no hit before it.
-    passed_over: usize,
+    /// Files with a NUL and no hit before it.
+    passed_over: Vec<PathBuf>,
     failed: usize,
 }
 
 impl Collection {
     fn add(&mut self, path: &Path, found: Found) {
         match (found.hits, found.binary) {
-            (0, true) => self.passed_over = self.passed_over.saturating_add(1),
+            (0, true) => self.passed_over.push(path.to_owned()),
             (_, true) => self.binary.push(path.to_owned()),
             (0, false) => {}
             (_, false) => self.keep(path, found),
@@ -322,6 +326,7 @@ impl Job {
             if named { BinaryDetection::convert(b'\0') } else { BinaryDetection::quit(b'\0') };
         SearcherBuilder::new()
             .binary_detection(binary)
+            .line_terminator(LineTerminator::crlf())
             .line_number(true)
             .bom_sniffing(false)
             .heap_limit(Some(MAX_SEARCHED))
@@ -409,7 +414,7 @@ impl Job {
                 "shown": shown_hits,
                 "ignoredDirectories": left_out.ignored_directories.len(),
                 "ignoredFiles": left_out.ignored_files,
-                "binary": collection.binary.len() + collection.passed_over,
+                "binary": collection.binary.len() + collection.passed_over.len(),
             }),
             changed: Vec::new(),
         }
@@ -444,16 +449,19 @@ impl Job {
             let names = names(left_out.worktrees.iter().map(PathBuf::as_path));
             notes.push(format!("other working trees skipped ({names})"));
         }
-        collection.binary.sort();
-        if !collection.binary.is_empty() {
-            let shown: Vec<PathBuf> =
-                collection.binary.iter().map(|path| PathBuf::from(self.name(path))).collect();
-            let names = names(shown.iter().map(PathBuf::as_path));
-            notes.push(format!("hits in binary files, not shown: {names}"));
-        }
-        if collection.hits == 0 && collection.passed_over > 0 {
-            let count = files_counted(collection.passed_over);
-            notes.push(format!("{count} binary, searched up to the first NUL only"));
+        for (what, list) in [
+            ("hits in binary files, not shown", &mut collection.binary),
+            ("binary, searched up to the first NUL only", &mut collection.passed_over),
+        ] {
+            list.sort();
+            let shown: Vec<PathBuf> = list.iter().map(|path| self.name(path).into()).collect();
+            if !shown.is_empty() {
+                notes.push(format!(
+                    "{what}: {} ({})",
+                    files_counted(shown.len()),
+                    names(shown.iter().map(PathBuf::as_path))
+                ));
+            }
         }
         if left_out.links > 0 && collection.hits == 0 {
             notes.push(format!("symbolic links not followed: {}", left_out.links));
@@ -499,7 +507,7 @@ impl Shown {
             "{name}{mark}{anchor}|{lead}{window}… [{} of {} bytes; the anchor stands for the \
              whole line]",
             window.len(),
-            text.len()
+            self.length
         )
     }
 }
@@ -512,7 +520,6 @@ struct Collect<'a> {
 
 impl Collect<'_> {
     fn show(&mut self, line: Option<u64>, bytes: &[u8], is_hit: bool) {
-        use grep_matcher::Matcher as _;
         // Only so many can be shown; the rest is counted.
         if self.found.hits > MAX_HITS {
             return;
@@ -529,10 +536,11 @@ impl Collect<'_> {
             0
         };
         let row = Row::of(line, text);
+        let length = text.len();
         // Of a very long line only the part that can be shown is kept.
         let end = at.saturating_add(MAX_LINE * 4).min(text.len());
         let text = if text.len() > 1 << 16 { text.get(..end).unwrap_or(text) } else { text };
-        self.found.rows.push(Shown { line, text: text.to_vec(), is_hit, at, row });
+        self.found.rows.push(Shown { line, text: text.to_vec(), length, is_hit, at, row });
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::{
     ffi::OsString,
+    fmt::Write as _,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
@@ -38,7 +39,7 @@ const FORCED_COLOURS: [&str; 2] = ["CLICOLOR_FORCE", "FORCE_COLOR"];
 /// Where a start-up file of the user's own is handed on.
 const USERS_FILE: &str = "KLI_BASH_ENV";
 
-/// The longest path that is taken back, in bytes: Linux's PATH_MAX and a line end.
+/// The longest path that is taken back, in bytes: Linux's `PATH_MAX` and a line end.
 const LONGEST_PATH: usize = 4097;
 
 /// The most bytes of live output within [`LIVE_WINDOW`]; more is not shown live.
@@ -331,14 +332,15 @@ impl Call {
             }
         };
         if self.shortened {
-            line.push_str(&format!("; {} s is the longest `timeout`", self.timeout));
+            let _written = write!(line, "; {} s is the longest `timeout`", self.timeout);
         }
         match moved {
             Some(moved) => {
-                line.push_str(&format!("; the working directory is now `{}`", moved.display()));
+                let _written = write!(line, "; the working directory is now `{}`", moved.display());
             }
             None if self.cwd.is_none() && self.mentions(&["cd", "pushd", "popd"]) => {
-                line.push_str(&format!("; the working directory is still `{}`", start.display()));
+                let _written =
+                    write!(line, "; the working directory is still `{}`", start.display());
             }
             None => {}
         }

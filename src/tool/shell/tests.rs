@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "tests prepare files and look at what is left")]
+
 use super::*;
 use std::{fs, sync::Mutex};
 
