@@ -391,7 +391,7 @@ impl Job {
         let body = cut::text(&lines.join("\n"), "narrow `pattern`, `path` or `glob`");
 
         let mut notes = Vec::new();
-        if collection.hits == 0 {
+        if collection.hits == 0 && collection.binary.is_empty() {
             notes.push(format!("no hits in {}", files_counted(left_out.visited)));
         } else if collection.hits > shown_hits {
             notes.push(format!(
