@@ -118,12 +118,19 @@ impl Outcome {
 pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub mod anchor;
+pub mod arguments;
+mod lines;
 pub mod memory;
+mod read;
+#[cfg(test)]
+mod stage;
 mod state;
+mod target;
+mod write;
 
 pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
 pub fn standard() -> Vec<Box<dyn Tool>> {
-    vec![]
+    vec![Box::new(read::Read), Box::new(write::Write)]
 }
