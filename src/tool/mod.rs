@@ -120,14 +120,25 @@ pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 pub mod anchor;
 pub mod arguments;
 pub mod cut;
+mod lines;
 pub mod memory;
+mod read;
 pub mod search;
 pub mod shell;
+#[cfg(test)]
+mod stage;
 mod state;
+mod target;
+mod write;
 
 pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
 pub fn standard() -> Vec<Box<dyn Tool>> {
-    vec![Box::new(search::Search), Box::new(shell::Bash)]
+    vec![
+        Box::new(read::Read),
+        Box::new(write::Write),
+        Box::new(search::Search),
+        Box::new(shell::Bash),
+    ]
 }
