@@ -35,7 +35,8 @@ impl Place {
                 shell: "bash".into(),
                 timeout: 20,
                 max_timeout: 60,
-                withheld: vec!["KLI_TEST_SECRET".into()],
+                // Cargo sets it for every test.
+                withheld: vec!["CARGO_PKG_VERSION".into()],
             },
         };
         change(&mut context);
@@ -187,16 +188,57 @@ fn the_script_reaches_the_shell_unchanged() {
 
 #[test]
 fn the_environment_asks_nobody_and_withholds_keys() {
-    let _turn = TURN.read();
     let place = Place::new();
     let text = place.run("echo $TERM $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT ${BASH_ENV-none}");
     assert!(text.starts_with("dumb cat cat 0 none\n"), "{text}");
-    // Control: a variable that is not withheld is inherited (cargo sets this one for tests).
-    let text = place.run("echo \"${KLI_TEST_SECRET-withheld} $CARGO_PKG_NAME\"");
-    assert!(text.starts_with("withheld kli\n"), "{text}");
+    assert!(std::env::var_os("CARGO_PKG_VERSION").is_some(), "control: it is there to withhold");
+    let text = place.run("env | grep ^CARGO_PKG_VERSION=; echo \"$CARGO_PKG_NAME\"");
+    assert!(text.starts_with("kli\n"), "{text}");
+    let path = std::env::var("PATH").unwrap();
+    assert_eq!(place.run("echo \"$PATH\""), format!("{path}\n[exit status 0]"));
     assert_eq!(place.run("export A=1").lines().next_back().unwrap(), "[exit status 0]");
     assert!(place.run("export A=1").contains("[exported variables do not outlast the call]"));
     assert!(place.run("echo \"${A-unset}\"").starts_with("unset\n"));
+}
+
+#[test]
+fn the_users_own_start_up_file_still_runs_and_is_the_one_that_is_named() {
+    let place = Place::new();
+    let _turn = TURN.read();
+    let file = place.ws().join("own file");
+    fs::write(&file, "mine=1\nf() { echo f$mine; }\n").unwrap();
+    let stand = Stand::new().unwrap();
+    let run = |own: Option<&Path>| {
+        let subject = Subject::new([]);
+        let detail = Detail::Commands { line: String::new(), parsed: None };
+        let grant = subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap();
+        let own = own.map(|own| (USERS_FILE.into(), own.into()));
+        let command = Command {
+            program: "bash".into(),
+            args: vec![
+                "-c".into(),
+                "f; echo \"${BASH_ENV-none} ${KLI_BASH_ENV-none}\"; cd sub".into(),
+            ],
+            cwd: place.ws().to_owned(),
+            set: own.into_iter().chain([("BASH_ENV".into(), stand.script.path().into())]).collect(),
+            remove: vec![],
+            input: None,
+            timeout: Duration::from_secs(5),
+            keep: (1000, 1000),
+        };
+        let slips = [&stand.script, &stand.back];
+        let output = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(process::run(&grant, command, &slips, |_| {}))
+            .unwrap();
+        String::from_utf8(output.kept.head).unwrap()
+    };
+    assert_eq!(run(Some(&file)), format!("f1\n{} none\n", file.display()));
+    assert!(stand.read().unwrap().ends_with("ws/sub"));
+    let without = run(None);
+    assert!(without.contains("f: command not found\n") && without.ends_with("none none\n"));
 }
 
 #[test]
@@ -275,7 +317,8 @@ fn output_is_live_in_whole_characters_and_a_flood_is_not() {
     };
     let slow = "printf '\\xe2\\x9c'; sleep 0.3; printf '\\x93a'; sleep 0.3; echo b";
     place.call_live(json!({"command": slow}), sink(&seen));
-    assert_eq!(*seen.lock().unwrap(), ["✓a", "b\n"]);
+    assert_eq!(seen.lock().unwrap().concat(), "✓ab\n");
+    assert!(seen.lock().unwrap().len() > 1, "it came while the command ran");
     seen.lock().unwrap().clear();
     place.call_live(json!({"command": "yes | head -c 50M"}), sink(&seen));
     let shown: usize = seen.lock().unwrap().iter().map(String::len).sum();
