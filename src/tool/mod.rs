@@ -119,6 +119,7 @@ pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub mod anchor;
 pub mod arguments;
+mod edit;
 mod lines;
 pub mod memory;
 mod read;
@@ -132,5 +133,5 @@ pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
 pub fn standard() -> Vec<Box<dyn Tool>> {
-    vec![Box::new(read::Read), Box::new(write::Write)]
+    vec![Box::new(read::Read), Box::new(write::Write), Box::new(edit::Edit)]
 }
