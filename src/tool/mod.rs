@@ -120,6 +120,7 @@ pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 pub mod anchor;
 pub mod arguments;
 pub mod cut;
+mod edit;
 mod lines;
 pub mod memory;
 mod read;
@@ -138,6 +139,7 @@ pub fn standard() -> Vec<Box<dyn Tool>> {
     vec![
         Box::new(read::Read),
         Box::new(write::Write),
+        Box::new(edit::Edit),
         Box::new(search::Search),
         Box::new(shell::Bash),
     ]

@@ -1,10 +1,6 @@
 //! A workspace of its own for the tests of tools, and calls as the loop makes them.
 
-#![expect(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "tests set up and look at the disk themselves"
-)]
+#![expect(clippy::disallowed_methods, reason = "tests set up and look at the disk themselves")]
 
 use std::{
     fs,

@@ -31,7 +31,7 @@ impl Target {
     }
 
     /// Refuses a spelling that can only mean a directory.
-    pub(super) fn is_no_directory(self, arguments: Arguments<'_>) -> Result<Self, String> {
+    pub(super) fn not_a_directory(self, arguments: Arguments<'_>) -> Result<Self, String> {
         if arguments.text("path")?.ends_with('/') {
             return Err(format!(
                 "`{}` ends with `/`, which names a directory; name a file",

@@ -59,7 +59,7 @@ impl Tool for Write {
     ) -> Result<Box<dyn Invocation>, String> {
         let arguments = Arguments::new(arguments);
         arguments.known(&["path", "content"])?;
-        let target = Target::of(arguments, context)?.is_no_directory(arguments)?;
+        let target = Target::of(arguments, context)?.not_a_directory(arguments)?;
         Ok(Box::new(Call { target, content: arguments.text("content")? }))
     }
 }

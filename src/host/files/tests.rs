@@ -190,9 +190,9 @@ fn owner_and_mode_are_kept_and_a_new_file_follows_the_umask() {
 
 /// Runs one of the tests below alone in a child, as an ordinary user when this process is root, with
 /// a limit on the size of files when there is one.
-fn as_ordinary_user(test: &str, place: &Path) {
+fn as_ordinary_user(name: &str, place: &Path) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--ignored", "--nocapture"]).env("KLI_TEST_PLACE", place);
+    command.args(["--exact", name, "--ignored", "--nocapture"]).env("KLI_TEST_PLACE", place);
     if rustix::process::geteuid().is_root() {
         command.uid(54321).gid(54321);
         for path in [place.to_owned()]

@@ -55,7 +55,7 @@ fn empty_and_past_the_end_are_said() {
 #[test]
 fn a_long_file_is_paged_and_says_how_to_go_on() {
     let stage = Stage::new();
-    let text: String = (1..=4100).map(|n| format!("{n}\n")).collect();
+    let text: String = (1..=4100).map(|n| n.to_string() + "\n").collect();
     stage.put("a", &text);
     let mut start = 1;
     let mut seen = Vec::new();
