@@ -92,6 +92,22 @@ fn hits_are_rows_in_order_and_their_anchors_are_remembered() {
 }
 
 #[test]
+fn a_hit_is_edited_by_its_anchor_without_a_read() {
+    let place = Place::new(&[("a.txt", "one\r\ntwo\r\nthree\r\n")]);
+    let row = place.find("two");
+    let anchor = row.strip_prefix("a.txt:").unwrap().split('|').next().unwrap();
+    let arguments = json!({"path": "a.txt", "edits": [{"from": anchor, "text": "2"}]});
+    let Value::Object(arguments) = arguments else { panic!("no object") };
+    let call = crate::tool::edit::Edit.prepare(&arguments, &place.context).unwrap();
+    let subject = Subject::new([]);
+    let grants = call.requests().into_iter().map(|r| subject.check(r).unwrap()).collect();
+    let outcome = runtime().block_on(call.run(grants, Arc::new(|_| {})));
+    assert!(!outcome.is_error, "{}", outcome.text);
+    let file = place.context.workspace.join("a.txt");
+    assert_eq!(fs::read_to_string(file).unwrap(), "one\r\n2\r\nthree\r\n");
+}
+
+#[test]
 fn context_case_glob_and_path_narrow_and_widen() {
     let place = Place::new(&[
         ("src/a.rs", "1\n2\nHit\n4\n5\n6\n7\nHit\n9\n"),
