@@ -26,7 +26,7 @@ use super::HostError;
 mod replace;
 pub use replace::{Expected, Replaced, replace};
 
-/// The most links that one path may pass, as in the kernel (path_resolution(7)).
+/// The most links that one path may pass, as in the kernel (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
 
 /// What the system says of a regular file: enough to see that it was changed or replaced.

@@ -14,6 +14,7 @@ pub mod environment;
 pub mod files;
 pub mod process;
 pub mod state;
+pub mod walk;
 
 /// The file that the launcher puts into every jail (law 13 of `docs/confinement.md`).
 const MARKER: &str = "/run/kli/sandbox.json";

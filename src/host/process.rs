@@ -34,19 +34,20 @@ use tokio::{
     net::unix::pipe,
 };
 
+use super::Host;
 use crate::authority::Grant;
 
 mod output;
 mod tree;
 
 use output::Keeper;
-pub use output::Kept;
+pub use output::{Kept, unfinished};
 pub use tree::{Survivors, reap_all};
 
 /// How long the pipe is still read after the command has ended.
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long a tree has, after TERM, before KILL, when the time limit ran out.
-const GRACE: Duration = Duration::from_millis(1000);
+const GRACE: Duration = Duration::from_secs(1);
 /// The same when the call was interrupted: the caller waits for it.
 const GRACE_INTERRUPTED: Duration = Duration::from_millis(30);
 /// How long ending a tree may take after KILL, when the time limit ran out.
@@ -181,6 +182,16 @@ impl Slip {
         }
         bytes.truncate(length);
         Ok(bytes)
+    }
+}
+
+impl Host {
+    /// Returns what the launcher told about the jail around this process, when there is one.
+    #[expect(clippy::disallowed_methods, reason = "host is where files are read")]
+    pub fn jail(&self) -> Option<serde_json::Value> {
+        let text = std::fs::read_to_string(&self.marker).ok()?;
+        // A marker that cannot be read still tells that there is a jail.
+        Some(serde_json::from_str(&text).unwrap_or_default())
     }
 }
 
@@ -398,4 +409,4 @@ pub fn signal_name(number: i32) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

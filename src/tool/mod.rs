@@ -118,12 +118,29 @@ impl Outcome {
 pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub mod anchor;
+pub mod arguments;
+pub mod cut;
+mod edit;
+mod lines;
 pub mod memory;
+mod read;
+pub mod search;
+pub mod shell;
+#[cfg(test)]
+mod stage;
 mod state;
+mod target;
+mod write;
 
 pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
 pub fn standard() -> Vec<Box<dyn Tool>> {
-    vec![]
+    vec![
+        Box::new(read::Read),
+        Box::new(write::Write),
+        Box::new(edit::Edit),
+        Box::new(search::Search),
+        Box::new(shell::Bash),
+    ]
 }

@@ -8,4 +8,6 @@ use super::memory::Memory;
 pub struct State {
     /// What the model knows of files. Search registers its rows with [`Memory::saw`].
     pub files: Memory,
+    /// The physical directory where the shell stands; absent while that is the workspace.
+    pub cwd: std::sync::Mutex<Option<std::path::PathBuf>>,
 }

@@ -59,7 +59,7 @@ impl Keeper {
 }
 
 /// Returns how many bytes at the end are the start of a UTF-8 character that is cut off.
-pub(super) fn unfinished(bytes: &[u8]) -> usize {
+pub fn unfinished(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let Some(byte) = bytes.get(bytes.len() - back) else { break };
         let needs = match byte {
@@ -81,7 +81,9 @@ mod tests {
 
     fn keep(rooms: (usize, usize), pieces: &[&[u8]]) -> Kept {
         let mut keeper = Keeper::new(rooms);
-        pieces.iter().for_each(|piece| keeper.push(piece));
+        for piece in pieces {
+            keeper.push(piece);
+        }
         keeper.finish()
     }
 
@@ -116,7 +118,8 @@ mod tests {
                 rest = later;
             }
             let kept = keeper.finish();
-            prop_assert_eq!(kept.head.len() + kept.tail.len() + kept.missing as usize, text.len());
+            let shown = kept.head.len() + kept.tail.len();
+            prop_assert_eq!(shown as u64 + kept.missing, text.len() as u64);
             let start = std::str::from_utf8(&kept.head).unwrap();
             let end = std::str::from_utf8(&kept.tail).unwrap();
             prop_assert!(text.starts_with(start) && text.ends_with(end));

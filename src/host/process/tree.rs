@@ -230,8 +230,12 @@ impl Ending {
         } else if passed >= self.grace {
             send(Signal::KILL);
         }
-        let left = if passed < self.grace { self.grace - passed } else { Duration::from_millis(5) };
-        Some(left.min(Duration::from_millis(10)))
+        let left = self.grace.saturating_sub(passed);
+        Some(if left.is_zero() {
+            Duration::from_millis(5)
+        } else {
+            left.min(Duration::from_millis(10))
+        })
     }
 }
 

@@ -1,0 +1,79 @@
+//! Following lines: where the rows that the model was shown are now.
+
+use std::collections::HashMap;
+
+use super::splice::Splice;
+use crate::tool::{
+    lines::Text,
+    memory::{Shown, View},
+};
+
+/// Says whether a row that should still be there is not: something else changed the file between two
+/// looks at different parts of it.
+pub(super) fn is_behind(view: &View, text: &Text) -> bool {
+    view.rows.values().any(|shown| {
+        shown.now.is_some_and(|now| text.span(now).map(|span| span.full) != Some(shown.full))
+    })
+}
+
+/// Finds the rows again in a file that something else may have changed. A row is where it was when
+/// its line is the same there and nothing says otherwise; else where its line is, if there is just
+/// one such line; else it is lost.
+pub(super) fn resync(view: &mut View, text: &Text) {
+    // A line's hash, the first line that has it, and whether it is the only one.
+    let mut places: HashMap<u64, (u64, bool)> = HashMap::new();
+    for (number, span) in (1_u64..).zip(&text.lines) {
+        places
+            .entry(span.full)
+            .and_modify(|(_, is_only)| *is_only = false)
+            .or_insert((number, true));
+    }
+    let full = |line: u64| text.span(line).map(|span| span.full);
+    for shown in view.rows.values_mut() {
+        let Some(now) = shown.now else { continue };
+        let only = places.get(&shown.full).and_then(|(line, is_only)| is_only.then_some(*line));
+        shown.now = if full(now) == Some(shown.full) && (only.is_some() || fits(shown, now, &full))
+        {
+            Some(now)
+        } else {
+            only
+        };
+    }
+}
+
+/// Says whether a line that is there more than once can be the one that was shown: of the
+/// neighbours that were shown with it, at least one must be beside it still.
+fn fits(shown: &Shown, now: u64, full: &impl Fn(u64) -> Option<u64>) -> bool {
+    let before = shown.before.map(|hash| full(now.saturating_sub(1)) == Some(hash));
+    let after = shown.after.map(|hash| full(now.saturating_add(1)) == Some(hash));
+    match (before, after) {
+        (None, None) => true,
+        (before, after) => before == Some(true) || after == Some(true),
+    }
+}
+
+/// Moves the rows with their lines through kli's own edit. A line that a splice touched is gone.
+pub(super) fn shift(view: &mut View, old: &Text, new: &Text, splices: &[Splice]) {
+    let mut moved: HashMap<u64, u64> = HashMap::new();
+    let mut left = splices.iter().peekable();
+    let (mut put, mut taken) = (0_usize, 0_usize);
+    for (number, span) in (1_u64..).zip(&old.lines) {
+        while let Some(splice) = left.next_if(|s| s.end <= span.start) {
+            put = put.saturating_add(splice.with.len());
+            taken = taken.saturating_add(splice.end.saturating_sub(splice.start));
+        }
+        if left.peek().is_some_and(|splice| splice.start < span.next && splice.end > span.start) {
+            continue;
+        }
+        let start = span.start.saturating_add(put).saturating_sub(taken);
+        let line = new.line_at(start);
+        if new.span(line).is_some_and(|there| there.start == start && there.full == span.full) {
+            moved.insert(number, line);
+        }
+    }
+    for shown in view.rows.values_mut() {
+        let is_there =
+            shown.now.filter(|now| old.span(*now).is_some_and(|span| span.full == shown.full));
+        shown.now = is_there.and_then(|now| moved.get(&now).copied());
+    }
+}

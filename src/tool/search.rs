@@ -1,0 +1,583 @@
+//! The tool search: a regular expression over the files of a directory, on ripgrep's own crates.
+//!
+//! Rows carry anchors that the run remembers, so a hit can be edited without a read. The order is
+//! by path and line, whatever the threads do. What was left out is said.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures_util::future::BoxFuture;
+use globset::{GlobBuilder, GlobMatcher};
+use grep_matcher::{LineTerminator, Matcher as _};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink as Hits, SinkContext, SinkMatch,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Context, Effect, Invocation, Outcome, Sink, Tool, anchor::Row, arguments::Arguments, cut,
+};
+use crate::{
+    authority::{Atom, Grant, Request},
+    host::{files, walk},
+};
+
+/// The most hits that are shown.
+const MAX_HITS: usize = 200;
+/// The most rows of context on each side.
+const MAX_CONTEXT: u64 = 20;
+/// The most bytes of a line that a row shows.
+const MAX_LINE: usize = 400;
+/// The longest line that is searched, in bytes.
+const MAX_SEARCHED: usize = 16 << 20;
+
+/// The tool search.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Search;
+
+impl Tool for Search {
+    fn name(&self) -> &'static str {
+        "search"
+    }
+
+    fn description(&self) -> &'static str {
+        "Searches file contents by regular expression. Rows are `path:LINE:HH|text`; `LINE:HH` is \
+         an anchor for edit. Hidden files are searched; ignored ones are not, unless `path` names \
+         them."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "pattern": { "type": "string", "description": "regular expression (Rust syntax), within one line" },
+                "path": { "type": "string", "description": "file or directory; the workspace by default" },
+                "glob": { "type": "string", "description": "only files like `*.rs` or `src/**/*.c`; `!` in front: all others" },
+                "context": { "type": "integer", "description": "rows to show around each hit" },
+                "ignore_case": { "type": "boolean" },
+            },
+            "required": ["pattern"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn atom(&self) -> Atom {
+        Atom::FileRead
+    }
+
+    fn prepare(
+        &self,
+        arguments: &Map<String, Value>,
+        context: &Arc<Context>,
+    ) -> Result<Box<dyn Invocation>, String> {
+        let arguments = Arguments::new(arguments);
+        arguments.known(&["pattern", "path", "glob", "context", "ignore_case"])?;
+        let pattern = arguments.text("pattern")?;
+        if pattern.is_empty() {
+            return Err("`pattern` is empty and would match every line; read shows files".into());
+        }
+        let matcher = RegexMatcherBuilder::new()
+            .case_insensitive(arguments.flag("ignore_case")?)
+            .multi_line(true)
+            .crlf(true)
+            .build(&pattern)
+            .map_err(|error| bad_pattern(&pattern, &error.to_string()))?;
+        let glob = match arguments.optional_text("glob")?.filter(|glob| !glob.is_empty()) {
+            None => None,
+            Some(glob) => Some(Glob::new(&glob)?),
+        };
+        let rows_around = arguments.optional_number("context", 0)?.unwrap_or(0).min(MAX_CONTEXT);
+        let path = arguments.optional_text("path")?.filter(|path| !path.is_empty());
+        let root = match &path {
+            None => context.workspace.clone(),
+            Some(path) => {
+                let home = context.home.as_deref();
+                files::resolve(Path::new(path), &context.workspace, home)
+                    .map_err(|error| error.sentence())?
+            }
+        };
+        Ok(Box::new(Call {
+            job: Job {
+                matcher,
+                glob,
+                rows_around: usize::try_from(rows_around).unwrap_or_default(),
+                named: path.is_some() && root != context.workspace,
+                root,
+                stop: Arc::new(AtomicBool::new(false)),
+                context: Arc::clone(context),
+            },
+        }))
+    }
+}
+
+/// Returns a sentence for a pattern that cannot be used, with the place and a way out.
+fn bad_pattern(pattern: &str, error: &str) -> String {
+    let mut escaped = String::new();
+    for c in pattern.chars() {
+        if r"\.+*?()|[]{}^$#&-~".contains(c) && c != '-' && c != '&' && c != '~' && c != '#' {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    format!(
+        "`pattern` is no regular expression that can be used: {}\n\
+         to look for that very text, give `{escaped}`",
+        error.trim()
+    )
+}
+
+/// Which files to look into.
+#[derive(Debug)]
+struct Glob {
+    matcher: GlobMatcher,
+    /// Whether the glob names what is left out.
+    others: bool,
+    /// Whether it is compared with the name alone.
+    name_only: bool,
+}
+
+impl Glob {
+    fn new(text: &str) -> Result<Self, String> {
+        let (others, glob) = text.strip_prefix('!').map_or((false, text), |glob| (true, glob));
+        let anchored = glob.strip_prefix("./").or_else(|| glob.strip_prefix('/')).unwrap_or(glob);
+        // A directory stands for what is in it.
+        let anchored = match anchored.strip_suffix('/') {
+            Some(directory) => format!("{directory}/**"),
+            None => anchored.to_owned(),
+        };
+        let name_only = !anchored.contains('/') && anchored.len() == glob.len();
+        let matcher = GlobBuilder::new(&anchored)
+            .literal_separator(true)
+            .build()
+            .map_err(|error| format!("`glob` cannot be used: {error}"))?
+            .compile_matcher();
+        Ok(Self { matcher, others, name_only })
+    }
+
+    fn takes(&self, relative: &Path) -> bool {
+        let path = match relative.file_name() {
+            Some(name) if self.name_only => Path::new(name),
+            _ => relative,
+        };
+        self.matcher.is_match(path) != self.others
+    }
+}
+
+struct Call {
+    job: Job,
+}
+
+impl Invocation for Call {
+    fn requests(&self) -> Vec<Request> {
+        vec![Request::path(Atom::FileRead, &self.job.root)]
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
+        Box::pin(async move {
+            // Dropping this future must end the threads: nobody waits for them any more.
+            let _stop = StopOnDrop(Arc::clone(&self.job.stop));
+            let job = self.job;
+            match tokio::task::spawn_blocking(move || job.search()).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::error("the search ended unexpectedly; nothing was changed"),
+            }
+        })
+    }
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Job {
+    matcher: RegexMatcher,
+    glob: Option<Glob>,
+    rows_around: usize,
+    root: PathBuf,
+    /// Whether the call named a path, which is searched even when it is ignored.
+    named: bool,
+    stop: Arc<AtomicBool>,
+    context: Arc<Context>,
+}
+
+/// What was found in one file.
+#[derive(Debug, Default)]
+struct Found {
+    rows: Vec<Shown>,
+    hits: usize,
+    binary: bool,
+}
+
+/// A line to show.
+#[derive(Debug)]
+struct Shown {
+    line: u64,
+    /// The line, or as much of a very long one as can be shown.
+    text: Vec<u8>,
+    /// The whole line's length in bytes.
+    length: usize,
+    is_hit: bool,
+    /// Where in the text the first match begins.
+    at: usize,
+    row: Row,
+}
+
+/// What was found so far: the first files by path, as far as they are needed to show the most hits.
+#[derive(Debug, Default)]
+struct Collection {
+    files: BTreeMap<PathBuf, Found>,
+    kept: usize,
+    hits: usize,
+    files_with_hits: usize,
+    /// Files that hold a hit and a NUL.
+    binary: Vec<PathBuf>,
+    /// Files with a NUL and no hit before it.
+    passed_over: Vec<PathBuf>,
+    failed: usize,
+}
+
+impl Collection {
+    fn add(&mut self, path: &Path, found: Found) {
+        match (found.hits, found.binary) {
+            (0, true) => self.passed_over.push(path.to_owned()),
+            (_, true) => self.binary.push(path.to_owned()),
+            (0, false) => {}
+            (_, false) => self.keep(path, found),
+        }
+    }
+
+    fn keep(&mut self, path: &Path, found: Found) {
+        self.hits = self.hits.saturating_add(found.hits);
+        self.files_with_hits = self.files_with_hits.saturating_add(1);
+        self.kept = self.kept.saturating_add(found.hits.min(MAX_HITS));
+        self.files.insert(path.to_owned(), found);
+        while let Some((last, hits)) = self.files.last_key_value().map(|(p, f)| (p.clone(), f.hits))
+        {
+            let without = self.kept.saturating_sub(hits.min(MAX_HITS));
+            if without < MAX_HITS {
+                break;
+            }
+            self.files.remove(&last);
+            self.kept = without;
+        }
+    }
+}
+
+impl Job {
+    fn search(&self) -> Outcome {
+        let collection = Mutex::new(Collection::default());
+        let mut unruled = false;
+        let left_out = match files::open(&self.root) {
+            Err(error) => return Outcome::error(error.sentence()),
+            Ok(files::Opened::File(file, _)) => {
+                self.look_into(&mut self.searcher(true), &self.root, file, &collection);
+                walk::LeftOut { visited: 1, ..walk::LeftOut::default() }
+            }
+            Ok(files::Opened::Directory(_)) => {
+                unruled = self.named && walk::is_ignored(&self.context.workspace, &self.root);
+                let mut left_out = self.walk(!unruled, &collection);
+                let nothing_ruled_in = left_out.visited == 0
+                    && (left_out.ignored_files > 0 || !left_out.ignored_directories.is_empty());
+                if self.named && nothing_ruled_in && !unruled {
+                    unruled = true;
+                    left_out = self.walk(false, &collection);
+                }
+                left_out
+            }
+        };
+        if self.stop.load(Ordering::Relaxed) {
+            return Outcome::error("the search was interrupted");
+        }
+        let collection = collection.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.outcome(collection, &left_out, unruled)
+    }
+
+    fn walk(&self, ignore: bool, collection: &Mutex<Collection>) -> walk::LeftOut {
+        let wanted = |relative: &Path| self.glob.as_ref().is_none_or(|glob| glob.takes(relative));
+        let visitor = || -> walk::Visitor<'_> {
+            let mut searcher = self.searcher(false);
+            Box::new(move |path, file| self.look_into(&mut searcher, path, file, collection))
+        };
+        let rules = walk::Rules { ignore, threads: 0 };
+        walk::walk(&self.root, rules, &self.stop, &wanted, &visitor)
+    }
+
+    fn searcher(&self, named: bool) -> Searcher {
+        // As ripgrep does: a file that was named is searched through, one that was met only up to
+        // the first NUL.
+        let binary =
+            if named { BinaryDetection::convert(b'\0') } else { BinaryDetection::quit(b'\0') };
+        SearcherBuilder::new()
+            .binary_detection(binary)
+            .line_terminator(LineTerminator::crlf())
+            .line_number(true)
+            .bom_sniffing(false)
+            .heap_limit(Some(MAX_SEARCHED))
+            .before_context(self.rows_around)
+            .after_context(self.rows_around)
+            .build()
+    }
+
+    fn look_into(
+        &self,
+        searcher: &mut Searcher,
+        path: &Path,
+        file: File,
+        collection: &Mutex<Collection>,
+    ) {
+        let mut found = Found::default();
+        let reader = Stoppable { file, stop: &self.stop };
+        let hits = Collect { matcher: &self.matcher, found: &mut found };
+        let result = searcher.search_reader(&self.matcher, reader, hits);
+        if result.is_ok() && found.hits == 0 && !found.binary {
+            return;
+        }
+        let mut collection = collection.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_err() {
+            collection.failed = collection.failed.saturating_add(1);
+        }
+        collection.add(path, found);
+    }
+
+    fn outcome(
+        &self,
+        mut collection: Collection,
+        left_out: &walk::LeftOut,
+        unruled: bool,
+    ) -> Outcome {
+        let mut lines = Vec::new();
+        let mut shown_hits = 0_usize;
+        for (path, found) in &collection.files {
+            let name = self.name(path);
+            let mut last = None;
+            let mut rows = Vec::new();
+            for shown in &found.rows {
+                if shown.is_hit {
+                    if shown_hits == MAX_HITS {
+                        break;
+                    }
+                    shown_hits = shown_hits.saturating_add(1);
+                }
+                if self.rows_around > 0 && last.is_some_and(|last: u64| last + 1 != shown.line) {
+                    lines.push("--".to_owned());
+                }
+                last = Some(shown.line);
+                lines.push(shown.line_for(&name));
+                rows.push(shown.row);
+            }
+            if self.rows_around > 0 {
+                lines.push("--".to_owned());
+            }
+            self.context.state.files.saw(path, &rows);
+        }
+        lines.pop_if(|line| line == "--");
+        let body = cut::text(&lines.join("\n"), "narrow `pattern`, `path` or `glob`");
+
+        let mut notes = Vec::new();
+        if collection.hits == 0 && collection.binary.is_empty() {
+            notes.push(format!("no hits in {}", files_counted(left_out.visited)));
+        } else if collection.hits > shown_hits {
+            notes.push(format!(
+                "{} more hits are not shown ({} in all, in {}): narrow `pattern`, `path` or `glob`",
+                collection.hits - shown_hits,
+                collection.hits,
+                files_counted(collection.files_with_hits)
+            ));
+        }
+        self.say_left_out(&mut collection, left_out, unruled, &mut notes);
+        let notes: Vec<String> = notes.into_iter().map(|note| format!("[{note}]")).collect();
+        let body = if body.is_empty() { None } else { Some(body) };
+        let text: Vec<String> = body.into_iter().chain(notes).collect();
+        Outcome {
+            text: text.join("\n"),
+            is_error: false,
+            record: json!({
+                "hits": collection.hits,
+                "files": collection.files_with_hits,
+                "shown": shown_hits,
+                "ignoredDirectories": left_out.ignored_directories.len(),
+                "ignoredFiles": left_out.ignored_files,
+                "binary": collection.binary.len() + collection.passed_over.len(),
+            }),
+            changed: Vec::new(),
+        }
+    }
+
+    fn say_left_out(
+        &self,
+        collection: &mut Collection,
+        left_out: &walk::LeftOut,
+        unruled: bool,
+        notes: &mut Vec<String>,
+    ) {
+        if unruled {
+            notes.push("ignore rules name this path; it was searched without them".to_owned());
+        }
+        let mut skipped = Vec::new();
+        let directories = left_out.ignored_directories.len();
+        if directories > 0 {
+            let noun = if directories == 1 { "directory" } else { "directories" };
+            let names = names(left_out.ignored_directories.iter().map(PathBuf::as_path));
+            skipped.push(format!("{directories} ignored {noun} skipped ({names})"));
+        }
+        match left_out.ignored_files {
+            0 => {}
+            1 => skipped.push("1 ignored file skipped".to_owned()),
+            n => skipped.push(format!("{n} ignored files skipped")),
+        }
+        if !skipped.is_empty() {
+            notes.push(format!("{}; give one as `path` to search it", skipped.join(", ")));
+        }
+        if !left_out.worktrees.is_empty() {
+            let names = names(left_out.worktrees.iter().map(PathBuf::as_path));
+            notes.push(format!("other working trees skipped ({names})"));
+        }
+        for (what, list) in [
+            ("hits in binary files, not shown", &mut collection.binary),
+            ("binary, searched up to the first NUL only", &mut collection.passed_over),
+        ] {
+            list.sort();
+            let shown: Vec<PathBuf> = list.iter().map(|path| self.name(path).into()).collect();
+            if !shown.is_empty() {
+                notes.push(format!(
+                    "{what}: {} ({})",
+                    files_counted(shown.len()),
+                    names(shown.iter().map(PathBuf::as_path))
+                ));
+            }
+        }
+        if left_out.links > 0 && collection.hits == 0 {
+            notes.push(format!("symbolic links not followed: {}", left_out.links));
+        }
+        let unread = left_out.unreadable.saturating_add(collection.failed);
+        if unread > 0 {
+            notes.push(format!("could not be read: {unread}"));
+        }
+    }
+
+    /// Returns a path as rows show it: relative to the workspace when it is below.
+    fn name(&self, path: &Path) -> String {
+        path.strip_prefix(&self.context.workspace).unwrap_or(path).display().to_string()
+    }
+}
+
+fn files_counted(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// Returns the first names of a list, and says when there are more.
+fn names<'a>(paths: impl ExactSizeIterator<Item = &'a Path>) -> String {
+    let more = paths.len() > 5;
+    let first: Vec<String> = paths.take(5).map(|path| path.display().to_string()).collect();
+    format!("{}{}", first.join(", "), if more { ", …" } else { "" })
+}
+
+impl Shown {
+    fn line_for(&self, name: &str) -> String {
+        let mark = if self.is_hit { ':' } else { '-' };
+        let text = String::from_utf8_lossy(&self.text);
+        let anchor = self.row.anchor;
+        if text.len() <= MAX_LINE {
+            return format!("{name}{mark}{anchor}|{text}");
+        }
+        // The match must be in what is shown.
+        let from = self.at.saturating_sub(MAX_LINE / 4).min(text.len());
+        let before = if self.at < MAX_LINE / 2 { "" } else { cut::start_of(&text, from) };
+        let rest = text.get(before.len()..).unwrap_or_default();
+        let window = cut::start_of(rest, MAX_LINE);
+        let lead = if before.is_empty() { "" } else { "…" };
+        format!(
+            "{name}{mark}{anchor}|{lead}{window}… [{} of {} bytes; the anchor stands for the \
+             whole line]",
+            window.len(),
+            self.length
+        )
+    }
+}
+
+/// Collects the hits of one file.
+struct Collect<'a> {
+    matcher: &'a RegexMatcher,
+    found: &'a mut Found,
+}
+
+impl Collect<'_> {
+    fn show(&mut self, line: Option<u64>, bytes: &[u8], is_hit: bool) {
+        // Only so many can be shown; the rest is counted.
+        if self.found.hits > MAX_HITS {
+            return;
+        }
+        let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let line = line.unwrap_or(1);
+        // A mark of the encoding is no part of the first line.
+        let text =
+            if line == 1 { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
+        let at = if is_hit && text.len() > MAX_LINE {
+            self.matcher.find(text).ok().flatten().map_or(0, |found| found.start())
+        } else {
+            0
+        };
+        let row = Row::of(line, text);
+        let length = text.len();
+        // Of a very long line only the part that can be shown is kept.
+        let end = at.saturating_add(MAX_LINE * 4).min(text.len());
+        let text = if text.len() > 1 << 16 { text.get(..end).unwrap_or(text) } else { text };
+        self.found.rows.push(Shown { line, text: text.to_vec(), length, is_hit, at, row });
+    }
+}
+
+impl Hits for Collect<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        self.found.hits = self.found.hits.saturating_add(1);
+        self.show(found.line_number(), found.bytes(), true);
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        self.show(context.line_number(), context.bytes(), false);
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
+        self.found.binary = true;
+        Ok(true)
+    }
+}
+
+/// A file whose reading can be stopped between two pieces.
+struct Stoppable<'a> {
+    file: File,
+    stop: &'a AtomicBool,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.file.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests;
