@@ -106,6 +106,11 @@ impl<R: Read> Scanner<R> {
         self.reader.get_ref().taken
     }
 
+    /// Says whether no line is left.
+    pub(super) fn is_at_end(&mut self) -> io::Result<bool> {
+        Ok(self.reader.fill_buf()?.is_empty())
+    }
+
     /// Returns the next line.
     pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
         let mut hasher = Hasher::default();
@@ -226,11 +231,12 @@ impl Text {
         let ending = if classic { b'\r' } else { b'\n' };
         let mut lines = Vec::new();
         let mut start = if bytes.starts_with(BOM) { BOM.len() } else { 0 };
-        let mut crlf = 0_usize;
+        let (mut crlf, mut ended) = (0_usize, 0_usize);
         while start < bytes.len() {
             let rest = bytes.get(start..).unwrap_or_default();
             let at = rest.iter().position(|byte| *byte == ending);
             let mut content = rest.get(..at.unwrap_or(rest.len())).unwrap_or_default();
+            ended = ended.saturating_add(usize::from(at.is_some()));
             let next =
                 start.saturating_add(content.len()).saturating_add(usize::from(at.is_some()));
             if let (b'\n', Some(_), Some(without)) = (ending, at, content.strip_suffix(b"\r")) {
@@ -243,7 +249,7 @@ impl Text {
         }
         let usual: &[u8] = if classic {
             b"\r"
-        } else if crlf.saturating_mul(2) > lines.len() {
+        } else if crlf.saturating_mul(2) > ended {
             b"\r\n"
         } else {
             b"\n"

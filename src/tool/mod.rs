@@ -120,6 +120,8 @@ pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 pub mod anchor;
 pub mod arguments;
 mod edit;
+#[cfg(test)]
+mod jail_tests;
 mod lines;
 pub mod memory;
 mod read;

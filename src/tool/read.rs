@@ -129,11 +129,13 @@ impl Call {
         let mut rows = Vec::new();
         let mut is_lossy = false;
         let mut is_more = false;
-        while let Some(line) = scanner.next_line().map_err(fail)? {
-            if line.row.anchor.line > self.end || rows.len() as u64 >= MAX_ROWS {
-                is_more = true;
+        loop {
+            // The line after the last one that is wanted may be long: it is not looked at.
+            if scanner.count() >= self.end || rows.len() as u64 >= MAX_ROWS {
+                is_more = !scanner.is_at_end().map_err(fail)?;
                 break;
             }
+            let Some(line) = scanner.next_line().map_err(fail)? else { break };
             let row = line.row.show(&line.head, line.length);
             if !rows.is_empty() && text.len().saturating_add(row.len()) >= MAX_BYTES {
                 is_more = true;
@@ -151,7 +153,8 @@ impl Call {
         }
         let total = scanner.count();
         let digest = is_whole.then(|| scanner.digest());
-        memory.read(path, Content { stamp, digest });
+        let is_all = is_whole && rows.len() as u64 == total;
+        memory.read(path, Content { stamp, digest }, is_all);
         memory.saw(path, &rows);
         let last = rows.last().map_or(0, |row| row.anchor.line);
         if total == 0 {
