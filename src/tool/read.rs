@@ -115,7 +115,7 @@ impl Call {
     fn file(&self, file: File, stamp: Stamp) -> Result<Outcome, HostError> {
         let Target { name, path, context } = &self.target;
         let fail = |source| HostError::io("read", path, source);
-        let mut scanner = Scanner::new(file).map_err(fail)?;
+        let mut scanner = Scanner::new(file, stamp.size <= WHOLE).map_err(fail)?;
         let memory = &context.state.files;
         if let Some(kind) = lines::binary(scanner.beginning()) {
             return Ok(Outcome::ok(format!(
@@ -152,7 +152,7 @@ impl Call {
             is_whole = !scanner.skip_line().map_err(fail)?;
         }
         let total = scanner.count();
-        let digest = is_whole.then(|| scanner.digest());
+        let digest = is_whole.then(|| scanner.digest()).flatten();
         let is_all = is_whole && rows.len() as u64 == total;
         memory.read(path, Content { stamp, digest }, is_all);
         memory.saw(path, &rows);

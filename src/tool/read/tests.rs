@@ -135,7 +135,7 @@ fn memory_is_bounded_whatever_the_size() {
         stage.put(name, "x".repeat(10_000) + "\n");
         fs::File::options().write(true).open(stage.path(name)).unwrap().set_len(length).unwrap();
     };
-    sparse("long", 24 << 20);
+    sparse("long", 17 << 20);
     sparse("big", 200 << 20);
     let before = peak();
     let text = stage.ok(&Read, &json!({"path": "long"}));
