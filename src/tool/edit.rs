@@ -108,7 +108,8 @@ impl Tool for Edit {
             .enumerate()
             .map(|(at, map)| Change::read(map, &format!("edits[{at}].")))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Box::new(Call { target, changes }))
+        let time = context.state.files.time();
+        Ok(Box::new(Call { target, changes, time }))
     }
 }
 
@@ -208,6 +209,8 @@ impl Change {
 struct Call {
     target: Target,
     changes: Vec<Change>,
+    /// When the call was made: what its anchors stood for.
+    time: u64,
 }
 
 impl Invocation for Call {
@@ -267,10 +270,11 @@ impl Call {
         let mut view = memory.view(path);
         let found = Content { stamp, digest: Some(lines::digest(&old.bytes)) };
         let is_known = view.content.as_ref().is_some_and(|known| known.is_same(&found));
-        if !is_known || follow::is_behind(&view, &old) {
+        let is_sure = is_known && !view.is_patchy;
+        if !is_sure {
             follow::resync(&mut view, &old);
         }
-        let plan = match self.plan(&old, &view, is_known) {
+        let plan = match self.plan(&old, &view, is_sure) {
             Ok(plan) => plan,
             Err(misses) => return Ok(self.missed(&old, &misses)),
         };
@@ -312,7 +316,7 @@ impl Call {
     }
 
     /// Checks all changes against the file as it is.
-    fn plan(&self, old: &Text, view: &View, is_known: bool) -> Result<Plan, Vec<Miss>> {
+    fn plan(&self, old: &Text, view: &View, is_sure: bool) -> Result<Plan, Vec<Miss>> {
         let mut plan = Plan { splices: Vec::new(), notes: Vec::new() };
         let mut misses = Vec::new();
         for (at, change) in self.changes.iter().enumerate() {
@@ -327,9 +331,12 @@ impl Call {
             }
             let outcome = match change {
                 Change::Exact { old: wanted, new, all } => exact::plan(old, wanted, new, *all, at),
-                Change::Lines { .. } | Change::Insert { .. } => {
-                    anchored::plan(old, view, is_known, change, at)
-                }
+                Change::Lines { .. } | Change::Insert { .. } => anchored::plan(
+                    old,
+                    &anchored::Known { view, time: self.time, is_sure },
+                    change,
+                    at,
+                ),
             };
             match outcome {
                 Ok((splices, note)) => {

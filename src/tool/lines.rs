@@ -76,14 +76,15 @@ pub(super) struct Scanner<R: Read> {
 }
 
 impl<R: Read> Scanner<R> {
-    pub(super) fn new(mut reader: R) -> io::Result<Self> {
+    /// Starts at the beginning; `is_digested` says whether the digest will be asked for.
+    pub(super) fn new(mut reader: R, is_digested: bool) -> io::Result<Self> {
         let mut beginning = Vec::new();
         reader.by_ref().take(BEGINNING as u64).read_to_end(&mut beginning)?;
         let ending = if is_classic(&beginning) { b'\r' } else { b'\n' };
         let whole = Cursor::new(beginning.clone()).chain(reader);
         let mut reader = BufReader::with_capacity(
             BEGINNING,
-            Digesting { inner: whole, digest: Sha256::new(), taken: 0 },
+            Digesting { inner: whole, digest: is_digested.then(Sha256::new), taken: 0 },
         );
         if reader.fill_buf()?.starts_with(BOM) {
             reader.consume(BOM.len());
@@ -104,6 +105,11 @@ impl<R: Read> Scanner<R> {
     /// Returns the number of bytes that were taken from the stream.
     pub(super) fn taken(&self) -> u64 {
         self.reader.get_ref().taken
+    }
+
+    /// Says whether no line is left.
+    pub(super) fn is_at_end(&mut self) -> io::Result<bool> {
+        Ok(self.reader.fill_buf()?.is_empty())
     }
 
     /// Returns the next line.
@@ -177,14 +183,14 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Returns the SHA-256 of all that was read: of the whole stream once its end was seen.
-    pub(super) fn digest(&self) -> [u8; 32] {
-        self.reader.get_ref().digest.clone().finalize().into()
+    pub(super) fn digest(&self) -> Option<[u8; 32]> {
+        self.reader.get_ref().digest.clone().map(|digest| digest.finalize().into())
     }
 }
 
 struct Digesting<R> {
     inner: R,
-    digest: Sha256,
+    digest: Option<Sha256>,
     taken: u64,
 }
 
@@ -192,7 +198,9 @@ impl<R: Read> Read for Digesting<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.taken = self.taken.saturating_add(count as u64);
-        self.digest.update(buffer.get(..count).unwrap_or_default());
+        if let Some(digest) = &mut self.digest {
+            digest.update(buffer.get(..count).unwrap_or_default());
+        }
         Ok(count)
     }
 }
@@ -226,11 +234,12 @@ impl Text {
         let ending = if classic { b'\r' } else { b'\n' };
         let mut lines = Vec::new();
         let mut start = if bytes.starts_with(BOM) { BOM.len() } else { 0 };
-        let mut crlf = 0_usize;
+        let (mut crlf, mut ended) = (0_usize, 0_usize);
         while start < bytes.len() {
             let rest = bytes.get(start..).unwrap_or_default();
             let at = rest.iter().position(|byte| *byte == ending);
             let mut content = rest.get(..at.unwrap_or(rest.len())).unwrap_or_default();
+            ended = ended.saturating_add(usize::from(at.is_some()));
             let next =
                 start.saturating_add(content.len()).saturating_add(usize::from(at.is_some()));
             if let (b'\n', Some(_), Some(without)) = (ending, at, content.strip_suffix(b"\r")) {
@@ -243,7 +252,7 @@ impl Text {
         }
         let usual: &[u8] = if classic {
             b"\r"
-        } else if crlf.saturating_mul(2) > lines.len() {
+        } else if crlf.saturating_mul(2) > ended {
             b"\r\n"
         } else {
             b"\n"
@@ -291,13 +300,13 @@ mod tests {
     use super::*;
 
     fn scanned(bytes: &[u8]) -> Vec<(Row, Vec<u8>)> {
-        let mut scanner = Scanner::new(bytes).unwrap();
+        let mut scanner = Scanner::new(bytes, true).unwrap();
         let mut lines = Vec::new();
         while let Some(line) = scanner.next_line().unwrap() {
             assert_eq!(line.length, line.head.len() as u64);
             lines.push((line.row, line.head));
         }
-        assert_eq!(scanner.digest(), digest(bytes));
+        assert_eq!(scanner.digest(), Some(digest(bytes)));
         lines
     }
 
@@ -348,7 +357,7 @@ mod tests {
                 whole.extend_from_slice(text.ending(line));
             }
             prop_assert_eq!(whole, bytes.clone());
-            let mut scanner = Scanner::new(bytes.as_slice()).unwrap();
+            let mut scanner = Scanner::new(bytes.as_slice(), false).unwrap();
             while scanner.skip_line().unwrap() {}
             prop_assert_eq!(scanner.count(), text.count());
         }
@@ -358,7 +367,7 @@ mod tests {
     fn a_line_across_chunks_is_one_line() {
         let mut bytes = vec![b'x'; BEGINNING - 1];
         bytes.extend_from_slice(b"\r\nend\r");
-        let mut scanner = Scanner::new(bytes.as_slice()).unwrap();
+        let mut scanner = Scanner::new(bytes.as_slice(), false).unwrap();
         let line = scanner.next_line().unwrap().unwrap();
         assert_eq!((line.length, line.head.len()), (BEGINNING as u64 - 1, HEAD));
         assert_eq!(line.row, Row::of(1, &bytes[..BEGINNING - 1]));

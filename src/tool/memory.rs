@@ -1,7 +1,9 @@
 //! What the model knows of files: the rows it was shown, and the content it last read or wrote.
 //!
-//! Rows are kept per physical path under the anchor by which they were shown. `now` follows a row
-//! through kli's own edits, so an anchor stays good when an edit above moved its line.
+//! Rows are kept per physical path under the anchor by which they were shown and the time when. `now`
+//! follows a row through kli's own edits, so an anchor stays good when an edit above moved its line;
+//! and a call means the row that its model had seen when it made the call, even if the result of an
+//! earlier call of the same turn gave that anchor to another line meanwhile.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -61,8 +63,18 @@ impl Content {
 pub struct View {
     /// The content that the model last read or wrote as a whole; absent when it never did.
     pub content: Option<Content>,
-    /// The rows it was shown.
-    pub rows: BTreeMap<Anchor, Shown>,
+    /// The rows it was shown, by anchor and by the time when the anchor began to mean that line.
+    pub rows: BTreeMap<(Anchor, u64), Shown>,
+    /// Whether some rows may be of an older content than `content`: something else changed the file
+    /// between two looks at parts of it.
+    pub is_patchy: bool,
+}
+
+impl View {
+    /// Returns the row that an anchor stood for at a time.
+    pub fn at(&self, anchor: Anchor, time: u64) -> Option<&Shown> {
+        self.rows.range((anchor, 0)..=(anchor, time)).next_back().map(|(_, shown)| shown)
+    }
 }
 
 /// A row that was shown.
@@ -81,7 +93,7 @@ pub struct Shown {
 impl Memory {
     /// Notes that the model was shown these rows of a file (physical path), in the order shown.
     pub fn saw(&self, path: &Path, rows: &[Row]) {
-        self.change(path, |view| {
+        self.change(path, |view, time| {
             let neighbour = |at: Option<usize>, line: Option<u64>| {
                 let row = rows.get(at?)?;
                 (row.anchor.line == line?).then_some(row.full)
@@ -94,19 +106,34 @@ impl Memory {
                     after: neighbour(at.checked_add(1), line.checked_add(1)),
                     now: Some(line),
                 };
-                view.rows.insert(row.anchor, shown);
+                let latest = view
+                    .rows
+                    .range((row.anchor, 0)..=(row.anchor, u64::MAX))
+                    .next_back()
+                    .filter(|(_, old)| old.full == shown.full && old.now == shown.now)
+                    .map(|(key, _)| *key);
+                view.rows.insert(latest.unwrap_or((row.anchor, time)), shown);
             }
         });
     }
 
-    /// Notes the content that the model has read.
-    pub fn read(&self, path: &Path, content: Content) {
-        self.change(path, |view| view.content = Some(content));
+    /// Notes the content of which the model has read a part, or all lines.
+    pub fn read(&self, path: &Path, content: Content, is_all: bool) {
+        self.change(path, |view, _| {
+            let is_other = view.content.as_ref().is_none_or(|known| !known.is_same(&content));
+            view.is_patchy = !is_all && (view.is_patchy || (is_other && !view.rows.is_empty()));
+            view.content = Some(content);
+        });
     }
 
     /// Notes that kli wrote the whole file as the model said: no earlier row stands for a line.
     pub fn wrote(&self, path: &Path, content: Content) {
-        self.change(path, |view| *view = View { content: Some(content), rows: BTreeMap::new() });
+        self.change(path, |view, _| *view = View { content: Some(content), ..View::default() });
+    }
+
+    /// Returns the time: what was shown so far.
+    pub fn time(&self) -> u64 {
+        self.lock().clock
     }
 
     /// Returns what the model knows of a file.
@@ -116,17 +143,17 @@ impl Memory {
 
     /// Puts what the model knows of a file, after an edit.
     pub fn put(&self, path: &Path, new: View) {
-        self.change(path, |view| *view = new);
+        self.change(path, |view, _| *view = new);
     }
 
-    fn change(&self, path: &Path, change: impl FnOnce(&mut View)) {
+    fn change(&self, path: &Path, change: impl FnOnce(&mut View, u64)) {
         let mut inner = self.lock();
         inner.clock = inner.clock.wrapping_add(1);
         let clock = inner.clock;
         let file = inner.files.entry(path.to_owned()).or_default();
         file.used = clock;
         let before = file.view.rows.len();
-        change(&mut file.view);
+        change(&mut file.view, clock);
         let after = file.view.rows.len();
         inner.rows = inner.rows.saturating_sub(before).saturating_add(after);
         inner.forget();
@@ -169,7 +196,7 @@ mod tests {
         let shown = rows(&[(3, "a"), (4, "b"), (9, "c")]);
         memory.saw(Path::new("/f"), &shown);
         let view = memory.view(Path::new("/f"));
-        let b = &view.rows[&shown[1].anchor];
+        let b = view.at(shown[1].anchor, memory.time()).unwrap();
         assert_eq!((b.before, b.after, b.now), (Some(shown[0].full), None, Some(4)));
         assert!(memory.view(Path::new("/g")).rows.is_empty());
     }
@@ -184,5 +211,23 @@ mod tests {
         assert!(memory.view(Path::new("/a")).rows.is_empty());
         assert_eq!(memory.view(Path::new("/b")).rows.len(), half.len(), "control");
         assert_eq!(memory.view(Path::new("/c")).rows.len(), half.len(), "control");
+    }
+
+    #[test]
+    fn an_anchor_means_what_it_stood_for_when_a_call_was_made() {
+        let (memory, path) = (Memory::default(), Path::new("/f"));
+        let brace = rows(&[(4, "}")]);
+        memory.saw(path, &brace);
+        let before = memory.time();
+        // An edit moved that line, and its result showed another brace on line 4.
+        let mut view = memory.view(path);
+        view.rows.values_mut().for_each(|shown| shown.now = Some(6));
+        memory.put(path, view);
+        memory.saw(path, &brace);
+        let view = memory.view(path);
+        assert_eq!(view.at(brace[0].anchor, before).unwrap().now, Some(6));
+        assert_eq!(view.at(brace[0].anchor, memory.time()).unwrap().now, Some(4));
+        memory.saw(path, &brace);
+        assert_eq!(memory.view(path).rows.len(), 2, "showing a line again is no news");
     }
 }

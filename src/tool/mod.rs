@@ -121,6 +121,8 @@ pub mod anchor;
 pub mod arguments;
 pub mod cut;
 mod edit;
+#[cfg(test)]
+mod jail_tests;
 mod lines;
 pub mod memory;
 mod read;

@@ -115,7 +115,7 @@ impl Call {
     fn file(&self, file: File, stamp: Stamp) -> Result<Outcome, HostError> {
         let Target { name, path, context } = &self.target;
         let fail = |source| HostError::io("read", path, source);
-        let mut scanner = Scanner::new(file).map_err(fail)?;
+        let mut scanner = Scanner::new(file, stamp.size <= WHOLE).map_err(fail)?;
         let memory = &context.state.files;
         if let Some(kind) = lines::binary(scanner.beginning()) {
             return Ok(Outcome::ok(format!(
@@ -129,11 +129,13 @@ impl Call {
         let mut rows = Vec::new();
         let mut is_lossy = false;
         let mut is_more = false;
-        while let Some(line) = scanner.next_line().map_err(fail)? {
-            if line.row.anchor.line > self.end || rows.len() as u64 >= MAX_ROWS {
-                is_more = true;
+        loop {
+            // The line after the last one that is wanted may be long: it is not looked at.
+            if scanner.count() >= self.end || rows.len() as u64 >= MAX_ROWS {
+                is_more = !scanner.is_at_end().map_err(fail)?;
                 break;
             }
+            let Some(line) = scanner.next_line().map_err(fail)? else { break };
             let row = line.row.show(&line.head, line.length);
             if !rows.is_empty() && text.len().saturating_add(row.len()) >= MAX_BYTES {
                 is_more = true;
@@ -150,8 +152,9 @@ impl Call {
             is_whole = !scanner.skip_line().map_err(fail)?;
         }
         let total = scanner.count();
-        let digest = is_whole.then(|| scanner.digest());
-        memory.read(path, Content { stamp, digest });
+        let digest = is_whole.then(|| scanner.digest()).flatten();
+        let is_all = is_whole && rows.len() as u64 == total;
+        memory.read(path, Content { stamp, digest }, is_all);
         memory.saw(path, &rows);
         let last = rows.last().map_or(0, |row| row.anchor.line);
         if total == 0 {

@@ -11,18 +11,27 @@ use crate::tool::{anchor::Anchor, lines::Text, memory::View};
 /// The rows that a refusal shows around a stale anchor, before and after.
 const AROUND: u64 = 3;
 
+/// What the model knew of the file when it made the call.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) view: &'a View,
+    /// When it made the call.
+    pub(super) time: u64,
+    /// Whether nothing else has changed the file since it was read.
+    pub(super) is_sure: bool,
+}
+
 /// Returns the splices of one change and a note when an anchor's line had moved.
 pub(super) fn plan(
     old: &Text,
-    view: &View,
-    is_known: bool,
+    known: &Known<'_>,
     change: &Change,
     at: usize,
 ) -> Result<(Vec<Splice>, Option<String>), Miss> {
     match change {
         Change::Lines { from, to, text } => {
-            let first = find(old, view, *from, at)?;
-            let last = find(old, view, *to, at)?;
+            let first = find(old, known, *from, at)?;
+            let last = find(old, known, *to, at)?;
             if last < first {
                 return Err(Miss {
                     sentence: format!(
@@ -31,12 +40,12 @@ pub(super) fn plan(
                     show: vec![],
                 });
             }
-            untouched(old, view, is_known, first, last, at)?;
+            untouched(old, known, first, last, at)?;
             let note = moved(&[(*from, first), (*to, last)], at);
             Ok((vec![replace(old, first, last, text, at)], note))
         }
         Change::Insert { at: anchor, is_after, text } => {
-            let line = find(old, view, *anchor, at)?;
+            let line = find(old, known, *anchor, at)?;
             let note = moved(&[(*anchor, line)], at);
             Ok((vec![insert(old, line, *is_after, text, at)], note))
         }
@@ -45,12 +54,12 @@ pub(super) fn plan(
 }
 
 /// Returns the line that an anchor names now.
-fn find(old: &Text, view: &View, anchor: Anchor, at: usize) -> Result<u64, Miss> {
+fn find(old: &Text, known: &Known<'_>, anchor: Anchor, at: usize) -> Result<u64, Miss> {
     let miss = |reason: &str, around: u64| Miss {
         sentence: format!("edits[{at}]: {anchor} {reason}"),
         show: (around.saturating_sub(AROUND)..=around.saturating_add(AROUND)).collect(),
     };
-    let Some(shown) = view.rows.get(&anchor) else {
+    let Some(shown) = known.view.at(anchor, known.time) else {
         let reason = if anchor.line > old.count() {
             format!("is past the end ({} lines)", old.count())
         } else {
@@ -69,28 +78,21 @@ fn find(old: &Text, view: &View, anchor: Anchor, at: usize) -> Result<u64, Miss>
 
 /// Refuses a range in whose inside something else has changed a line. A line that was never shown
 /// is taken as known when the file is as it was last read.
-fn untouched(
-    old: &Text,
-    view: &View,
-    is_known: bool,
-    first: u64,
-    last: u64,
-    at: usize,
-) -> Result<(), Miss> {
+fn untouched(old: &Text, known: &Known<'_>, first: u64, last: u64, at: usize) -> Result<(), Miss> {
     // More than one row can stand for a line, shown at different times; one that is right will do.
     let mut seen: HashMap<u64, bool> = HashMap::new();
-    for shown in view.rows.values() {
+    for shown in known.view.rows.values() {
         if let Some(now) = shown.now.filter(|now| (first..=last).contains(now)) {
             let is_right = old.span(now).is_some_and(|span| span.full == shown.full);
             *seen.entry(now).or_default() |= is_right;
         }
     }
     for line in first..=last {
-        if !seen.get(&line).copied().unwrap_or(is_known) {
+        if !seen.get(&line).copied().unwrap_or(known.is_sure) {
             return Err(Miss {
                 sentence: format!(
-                    "edits[{at}]: line {line} within the range is not as it was shown; the file was \
-                     changed since"
+                    "edits[{at}]: line {line} within the range was not shown as it is now: the file was \
+                     changed since; read lines {first}-{last} again"
                 ),
                 show: (first.saturating_sub(1)..=last.saturating_add(1)).collect(),
             });
@@ -127,10 +129,11 @@ fn ending(old: &Text, line: u64) -> &[u8] {
 fn replace(old: &Text, first: u64, last: u64, text: &str, change: usize) -> Splice {
     let start = old.span(first).map_or(0, |span| span.start);
     let Some(end) = old.span(last) else {
-        return Splice { start, end: start, with: vec![], change, kind: Kind::Bytes };
+        return Splice { start, end: start, with: vec![], lines: None, change, kind: Kind::Bytes };
     };
+    let lines = Some((first, last));
     if text.is_empty() {
-        return Splice { start, end: end.next, with: vec![], change, kind: Kind::Delete };
+        return Splice { start, end: end.next, with: vec![], lines, change, kind: Kind::Delete };
     }
     // The last line keeps its own ending, so the splice stops before it.
     let mut with = Vec::new();
@@ -142,7 +145,7 @@ fn replace(old: &Text, first: u64, last: u64, text: &str, change: usize) -> Spli
         }
         with.extend_from_slice(new.as_bytes());
     }
-    Splice { start, end: end.end, with, change, kind: Kind::Bytes }
+    Splice { start, end: end.end, with, lines, change, kind: Kind::Bytes }
 }
 
 fn insert(old: &Text, line: u64, is_after: bool, text: &str, change: usize) -> Splice {
@@ -160,5 +163,5 @@ fn insert(old: &Text, line: u64, is_after: bool, text: &str, change: usize) -> S
             with.extend_from_slice(break_);
         }
     }
-    Splice { start: at, end: at, with, change, kind: Kind::Insert }
+    Splice { start: at, end: at, with, lines: None, change, kind: Kind::Insert }
 }

@@ -62,6 +62,7 @@ pub(super) fn plan(
             start: found.start,
             end: found.end,
             with: with_endings(text, found, &new),
+            lines: None,
             change: at,
             kind: Kind::Bytes,
         })

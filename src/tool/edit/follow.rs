@@ -8,14 +8,6 @@ use crate::tool::{
     memory::{Shown, View},
 };
 
-/// Says whether a row that should still be there is not: something else changed the file between two
-/// looks at different parts of it.
-pub(super) fn is_behind(view: &View, text: &Text) -> bool {
-    view.rows.values().any(|shown| {
-        shown.now.is_some_and(|now| text.span(now).map(|span| span.full) != Some(shown.full))
-    })
-}
-
 /// Finds the rows again in a file that something else may have changed. A row is where it was when
 /// its line is the same there and nothing says otherwise; else where its line is, if there is just
 /// one such line; else it is lost.

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Miss;
-use crate::tool::{anchor, lines::Text};
+use crate::tool::{
+    anchor,
+    lines::{BOM, Text},
+};
 
 /// The longest text of a hunk that the record carries, in bytes.
 const MAX_HUNK: usize = 20_000;
@@ -18,6 +21,8 @@ pub(super) struct Splice {
     /// The offset after the range; `start` for an insertion.
     pub(super) end: usize,
     pub(super) with: Vec<u8>,
+    /// The lines that it replaces as a whole, first and last: a blank one has no byte to show it.
+    pub(super) lines: Option<(u64, u64)>,
     /// The place of its change in the call, for errors.
     pub(super) change: usize,
     /// Whether it takes whole lines away, or puts whole lines in: what keeps the end of the file as
@@ -39,6 +44,18 @@ pub(super) enum Kind {
 /// Refuses splices that touch the same bytes, and two insertions at one place, whose order nobody
 /// could tell. Wants them sorted.
 pub(super) fn overlap(old: &Text, splices: &[Splice]) -> Option<Miss> {
+    let mut claims: Vec<(u64, u64, usize)> = splices
+        .iter()
+        .filter_map(|splice| splice.lines.map(|(first, last)| (first, last, splice.change)))
+        .collect();
+    claims.sort_unstable();
+    let twice = claims.windows(2).find_map(|pair| match pair {
+        [(_, last, one), (first, _, two)] if first <= last => Some((*first, *one, *two)),
+        _ => None,
+    });
+    if let Some((line, one, two)) = twice {
+        return Some(clash("overlap", line, one, two));
+    }
     splices.windows(2).find_map(|pair| {
         let [one, two] = pair else { return None };
         let is_insertion = |splice: &Splice| splice.start == splice.end;
@@ -46,16 +63,17 @@ pub(super) fn overlap(old: &Text, splices: &[Splice]) -> Option<Miss> {
         if two.start >= one.end && !same_place {
             return None;
         }
-        let (a, b) = (one.change.min(two.change), one.change.max(two.change));
-        let line = old.line_at(two.start);
         let what = if same_place { "insert at the same place" } else { "overlap" };
-        Some(Miss {
-            sentence: format!(
-                "edits[{a}] and edits[{b}] {what}, at line {line}; join them into one"
-            ),
-            show: vec![],
-        })
+        Some(clash(what, old.line_at(two.start), one.change, two.change))
     })
+}
+
+fn clash(what: &str, line: u64, one: usize, two: usize) -> Miss {
+    let (a, b) = (one.min(two), one.max(two));
+    Miss {
+        sentence: format!("edits[{a}] and edits[{b}] {what}, at line {line}; join them into one"),
+        show: vec![],
+    }
 }
 
 /// Sorts splices by where they are, whatever the order in which they were asked for. Lines that are
@@ -97,8 +115,12 @@ pub(super) fn apply(old: &Text, splices: &[Splice]) -> Vec<u8> {
     let is_last_gone = splices.iter().any(|s| s.takes_the_end(end))
         && !splices.iter().any(|s| s.kind == Kind::Insert && s.start == end);
     if is_last_gone && old.ending(old.count()).is_empty() {
-        let without =
-            ENDINGS.iter().find_map(|ending| bytes.strip_suffix(*ending)).map(<[u8]>::len);
+        let without = ENDINGS
+            .iter()
+            .find_map(|ending| bytes.strip_suffix(*ending))
+            // A blank line that lost its ending would be lost itself.
+            .filter(|rest| !rest.is_empty() && *rest != BOM && !rest.ends_with(b"\n"))
+            .map(<[u8]>::len);
         bytes.truncate(without.unwrap_or(bytes.len()));
     }
     bytes
