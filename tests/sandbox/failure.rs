@@ -65,18 +65,15 @@ fn an_old_a_broken_and_a_setuid_bubblewrap_are_named() {
 #[test]
 fn without_user_namespaces_the_switch_is_named() {
     for_both(|world| {
-        for count in [0, 1] {
+        for (count, part) in
+            [(0, "`user.max_user_namespaces` is 0"), (1, "namespaces` allows fewer")]
+        {
             let start = format!(
-                "echo {count} > /proc/sys/user/max_user_namespaces && exec \"$L\" run --spec \"$SPEC\" -- touch effect"
+                "echo {count} > /proc/sys/user/max_user_namespaces && \
+                 exec \"$L\" run --spec \"$SPEC\" -- touch effect"
             );
             let text = refused(&world.in_namespace(&start));
-            has(
-                &text,
-                &[
-                    &format!("`user.max_user_namespaces` is {count}"),
-                    "sysctl -w user.max_user_namespaces=",
-                ],
-            );
+            has(&text, &[part, "as root: `sysctl -w user.max_user_namespaces="]);
         }
         ok(&world.in_namespace("exec \"$L\" run --spec \"$SPEC\" -- true"));
         nothing_started(world);
@@ -139,5 +136,33 @@ fn a_command_line_that_makes_no_sense_is_explained() {
         has(&help, &["usage:", "--deny-env", "125"]);
         let version = ok(&world.command(world.launcher()).arg("--version").output().unwrap());
         assert_eq!(version, format!("kli-sandbox {}\n", env!("CARGO_PKG_VERSION")));
+    });
+}
+
+#[test]
+fn a_jail_inside_a_jail_is_refused_with_the_reason() {
+    for_both(|world| {
+        let again = format!(
+            "'{}' run --spec '{}' -- touch effect",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        has(&refused(&world.inside(&again)), &["this process is confined already"]);
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn a_home_that_does_not_exist_is_named_and_not_made() {
+    for_both(|world| {
+        let home = world.root.join("outside/nobody");
+        let start =
+            || world.run_with(&[], &["touch", "effect"]).env("HOME", &home).output().unwrap();
+        has(&refused(&start()), &["stateDir", "outside/nobody` does not exist"]);
+        assert!(!home.exists());
+        nothing_started(world);
+        world.spec(r#"{"stateDir":false}"#);
+        ok(&start());
+        assert!(!home.exists());
     });
 }

@@ -47,13 +47,14 @@ fn a_mask_cannot_be_written_moved_unmounted_or_remounted() {
             ("rm .env", "busy"),
             ("echo x > .env", "Read-only file system"),
             ("chmod 600 .env", "Read-only file system"),
-            ("umount ~/.netrc", "must be superuser"),
-            ("umount ~/.aws", "must be superuser"),
-            ("mount -o remount,rw,bind /", "must be superuser"),
-            ("mount --move ~/.aws /tmp", "must be superuser"),
+            ("umount ~/.netrc", "must be superuser|permission denied"),
+            ("umount ~/.aws", "must be superuser|permission denied"),
+            ("mount -o remount,rw,bind /", "must be superuser|permission denied"),
+            ("mount --move ~/.aws /tmp", "must be superuser|permission denied"),
             ("unshare -Urm umount ~/.aws", "unshare failed"),
             ("unshare -m true", "unshare failed"),
-            ("echo x > /proc/sys/kernel/hostname", ""),
+            ("echo x > /proc/sys/kernel/hostname", "Read-only file system|Permission denied"),
+            ("echo x > /proc/sys/kernel/core_pattern", "Read-only file system|Permission denied"),
             ("echo 100 > /proc/sys/user/max_user_namespaces", ""),
         ];
         for (attempt, message) in attempts {
@@ -61,7 +62,8 @@ fn a_mask_cannot_be_written_moved_unmounted_or_remounted() {
                 .inside(&format!("{attempt}; code=$?; cat .env ~/.netrc ~/.aws/*; exit $code"));
             assert_ne!(tried.status.code(), Some(0), "{attempt}: {tried:?}");
             assert_ne!(tried.status.code(), Some(125), "{attempt}: {tried:?}");
-            has(&err(&tried), &[message]);
+            let said = err(&tried);
+            assert!(message.split('|').any(|part| said.contains(part)), "{attempt}: {said}");
             assert_eq!(out(&tried), "", "{attempt}");
         }
         // The tools are there and work on what is allowed.

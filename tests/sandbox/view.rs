@@ -52,7 +52,10 @@ fn a_link_planted_in_a_writable_path_is_not_followed() {
     for_both(|world| {
         world.dir("home/cache");
         world.spec(r#"{"writablePaths":["~/cache","~/cache/kli"]}"#);
-        ok(&world.inside(&format!("ln -s '{}' ~/cache/kli", world.root.join("outside").display())));
+        ok(&world.inside(&format!(
+            "rmdir ~/cache/kli; ln -s '{}' ~/cache/kli",
+            world.root.join("outside").display()
+        )));
         let text = refused(&world.inside("touch ~/cache/kli/effect"));
         has(&text, &["is a symbolic link inside", "an earlier start could write"]);
         assert!(!world.root.join("outside/effect").exists());
@@ -147,13 +150,14 @@ fn the_namespaces_are_the_inside_s_own() {
 fn a_file_system_mounted_outside_later_stays_outside() {
     let script = |start: &str| {
         format!(
-            "mount --make-rshared / && mkdir -p \"$W/usb\" && cd \"$W/home/project\" && \
+            "mount --make-rshared / && cd \"$W/home/project\" && \
              {start} sh -c 'touch up; until test -e go; do sleep 0.02; done; ls -A \"$W/usb\"; ls -A ../../usb' & \
              until test -e up; do sleep 0.02; done; \
              mount -t tmpfs stick \"$W/usb\" && touch \"$W/usb/stick\" && touch go && wait $!"
         )
     };
     for_both(|world| {
+        world.dir("usb");
         let plain = "bwrap --ro-bind / / --dev /dev --proc /proc --bind \"$PWD\" \"$PWD\"";
         has(&ok(&world.in_namespace(&script(plain))), &["stick"]);
         fs::remove_file(world.workspace.join("go")).unwrap();

@@ -168,4 +168,13 @@ fn root_in_a_directory_of_another_user_is_told_so() {
     std::os::unix::fs::chown(&inner, Some(4242), Some(4242)).unwrap();
     let text = refused(&world.run_with(&[], &["true"]).current_dir(&inner).output().unwrap());
     has(&text, &["belongs to user 4242", "runuser -u"]);
+    // In reach, but not writable: it starts, and says so.
+    fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = world.run_with(&[], &["touch", "effect"]);
+    let output = command.current_dir(&inner).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    has(
+        &crate::jail::err(&output),
+        &["note: the workspace belongs to user 4242", "Permission denied"],
+    );
 }
