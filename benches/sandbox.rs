@@ -6,6 +6,7 @@
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a benchmark starts programs and prints figures"
 )]
 

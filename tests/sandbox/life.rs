@@ -22,11 +22,7 @@ fn start(world: &World, script: &str) -> Child {
     drop(fs::remove_file(&up));
     let mut command = world.command(world.launcher());
     command.arg("run").arg("--spec").arg(world.spec_file());
-    let child = command
-        .args(["--", "sh", "-c", &format!("{script}")])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let child = command.args(["--", "sh", "-c", script]).stdout(Stdio::null()).spawn().unwrap();
     assert!(wait_for(Duration::from_secs(10), || up.exists()), "not started: {script}");
     child
 }
@@ -186,7 +182,9 @@ fn a_daemon_left_behind_ends_with_the_program() {
         assert_eq!(plain.status.code(), Some(3));
         let alive = processes(&token);
         assert!(!alive.is_empty());
-        alive.into_iter().for_each(|pid| kill(pid, Signal::KILL));
+        for pid in alive {
+            kill(pid, Signal::KILL);
+        }
     });
 }
 
@@ -262,9 +260,8 @@ fn a_hundred_orphans_are_reaped() {
 #[test]
 fn the_inside_cannot_push_input_into_the_terminal() {
     // `script` gives the launcher a terminal of its own.
-    if !Command::new("script").arg("--version").output().is_ok_and(|it| it.status.success()) {
-        panic!("`script` (bsdutils) is needed");
-    }
+    let tool = Command::new("script").arg("--version").output();
+    assert!(tool.is_ok_and(|it| it.status.success()), "`script` (bsdutils) is needed");
     for_both(|world| {
         let push = r#"perl -e "print ioctl(STDIN, 0x5412, my \$c = q(x)) ? q(pushed) : q(refused: ) . \$!, qq(\n)""#;
         let start = format!(

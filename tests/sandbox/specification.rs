@@ -39,7 +39,7 @@ fn check_and_run_give_the_same_verdict_with_key_and_position() {
             (r#"{"denyEnv":["A=B"]}"#, vec!["`A=B` is no variable name"]),
             (r#"{"denyEnv":["*"]}"#, vec!["would remove every variable"]),
             (r#"{"network":true,"network":false}"#, vec!["`network` is there twice"]),
-            (r#"{} {}"#, vec!["trailing"]),
+            ("{} {}", vec!["trailing"]),
         ] {
             world.spec(text);
             let checked = refused(&check(world));
