@@ -13,5 +13,7 @@ mod agent;
 mod cli;
 mod fake_model;
 mod harness;
+mod jail;
 mod model;
 mod repo;
+mod sandbox;

@@ -44,17 +44,37 @@ impl Bench {
         events: &UnboundedSender<Event>,
         results: &UnboundedSender<CallResult>,
     ) -> BoxFuture<'static, ()> {
-        let effects: Vec<Effect> = calls.iter().map(|call| self.effect(call)).collect();
+        // All are understood before any runs: what an edit's anchors stand for is what the model
+        // saw, not what an earlier call of the same turn has made of it.
+        let mut prepared: Vec<Option<Box<dyn Invocation>>> =
+            calls.iter().map(|call| self.prepare(call).and_then(Result::ok)).collect();
+        let effects: Vec<Effect> = calls
+            .iter()
+            .zip(&prepared)
+            .map(|(call, invocation)| match invocation {
+                Some(invocation) => invocation.effect(),
+                // One that cannot be understood yet may be once the calls before it have run.
+                None if self.find(&call.name).is_some() => Effect::Barrier,
+                None => Effect::Read,
+            })
+            .collect();
         let waits = schedule::waits(&effects);
+        for (invocation, waits) in prepared.iter_mut().zip(&waits) {
+            // After a call that may touch anything, paths must be looked at anew.
+            if waits.iter().any(|earlier| effects.get(*earlier) == Some(&Effect::Barrier)) {
+                *invocation = None;
+            }
+        }
         let gates: Vec<(watch::Sender<bool>, watch::Receiver<bool>)> =
             calls.iter().map(|_| watch::channel(false)).collect();
         let ends: Vec<watch::Receiver<bool>> = gates.iter().map(|(_, end)| end.clone()).collect();
         let jobs: Vec<BoxFuture<'static, ()>> = calls
             .into_iter()
+            .zip(prepared)
             .zip(waits)
             .zip(gates)
             .enumerate()
-            .map(|(index, ((call, waits), (done, _)))| {
+            .map(|(index, (((call, invocation), waits), (done, _)))| {
                 let before: Vec<watch::Receiver<bool>> =
                     waits.iter().filter_map(|earlier| ends.get(*earlier).cloned()).collect();
                 let bench = self.clone();
@@ -65,7 +85,7 @@ impl Bench {
                         // An error means that the earlier call is gone, so it has ended.
                         drop(end.wait_for(|ended| *ended).await);
                     }
-                    let result = bench.call(index, call, &events).await;
+                    let result = bench.call(index, call, invocation, &events).await;
                     // A closed channel means that the run was stopped; nobody waits for it.
                     drop(results.send(result));
                     done.send_replace(true);
@@ -80,20 +100,20 @@ impl Bench {
         self.tools.iter().find(|tool| tool.name() == name).map(|tool| &**tool)
     }
 
-    /// Returns how a call may be ordered; one that cannot be understood runs alone.
-    fn effect(&self, call: &ToolCall) -> Effect {
-        match (self.find(&call.name), &call.arguments) {
-            (Some(tool), Arguments::Object(map)) => tool
-                .prepare(map, &self.context)
-                .map_or(Effect::Barrier, |invocation| invocation.effect()),
-            _ => Effect::Read,
-        }
+    /// Reads a call's arguments; `None` when there is no such tool.
+    fn prepare(&self, call: &ToolCall) -> Option<Result<Box<dyn Invocation>, String>> {
+        let tool = self.find(&call.name)?;
+        Some(match &call.arguments {
+            Arguments::Object(map) => tool.prepare(map, &self.context),
+            Arguments::Malformed(text) => Err(malformed(text)),
+        })
     }
 
     async fn call(
         &self,
         index: usize,
         call: ToolCall,
+        prepared: Option<Box<dyn Invocation>>,
         events: &UnboundedSender<Event>,
     ) -> CallResult {
         let arguments = match &call.arguments {
@@ -104,7 +124,7 @@ impl Bench {
             events,
             Event::ToolStarted { id: call.id.clone(), name: call.name.clone(), arguments },
         );
-        let (outcome, denied, allowed) = match self.admit(&call) {
+        let (outcome, denied, allowed) = match self.admit(&call, prepared) {
             Admission::Run(invocation, grants, allowed) => {
                 let (id, sender) = (call.id.clone(), events.clone());
                 let sink: Sink = Arc::new(move |text: &str| {
@@ -139,15 +159,12 @@ impl Bench {
     }
 
     /// Decides about a call: the only way from a model's words to an effect.
-    fn admit(&self, call: &ToolCall) -> Admission {
+    fn admit(&self, call: &ToolCall, prepared: Option<Box<dyn Invocation>>) -> Admission {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
         };
-        let prepared = match &call.arguments {
-            Arguments::Object(map) => tool.prepare(map, &self.context),
-            Arguments::Malformed(text) => Err(malformed(text)),
-        };
-        let invocation = match prepared {
+        let prepared = prepared.map(Ok).or_else(|| self.prepare(call));
+        let invocation = match prepared.unwrap_or_else(|| Err("there is no such tool".into())) {
             Ok(invocation) => invocation,
             // What is not held at all is denied whatever the arguments say.
             Err(_) if !self.subject.holds(&tool.atom()) => return self.deny_bare(tool.atom()),

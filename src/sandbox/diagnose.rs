@@ -32,6 +32,10 @@ fn apparmor(launcher: &Path) -> String {
 
 /// The repair for a failure of the own namespace.
 pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
+    if Path::new(super::MARKER).exists() {
+        return "this process is confined already, and a jail makes no further one: start outside"
+            .into();
+    }
     if restricted_by_apparmor() && !matches!(error, NamespaceError::Mask { .. }) {
         return apparmor(launcher);
     }
@@ -103,12 +107,12 @@ pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
                 of the own: allow it, or set `network` to true"
             .into();
     }
-    if has("No space left on device") {
-        return format!(
-            "three nested user namespaces are needed (`user.max_user_namespaces` is {}); as root: \
-             `sysctl -w user.max_user_namespaces=15000`",
-            switch("user/max_user_namespaces").unwrap_or_else(|| "unreadable".into())
-        );
+    if has("No space left on device") || has("ENOSPC") {
+        // Read in the own namespace, the switch would say something else.
+        return "three user namespaces inside each other are needed, and \
+                `user.max_user_namespaces` allows fewer; as root: \
+                `sysctl -w user.max_user_namespaces=15000`"
+            .into();
     }
     format!("`{}` was told by the plan that `kli-sandbox explain` prints", shown(bwrap))
 }

@@ -47,7 +47,8 @@ pub struct Facts {
     pub launcher: PathBuf,
     /// The program, resolved, when it was found.
     pub program: Option<PathBuf>,
-    /// The parts of `/proc` that are there and must be read-only when the outer one is bound.
+    /// The parts of `/proc` that are there and steer the kernel: user 0 may write them without any
+    /// capability, so they are made read-only.
     pub kernel_files: Vec<PathBuf>,
     /// Whether `/proc/sys` is mounted read-only here, so that bubblewrap cannot forbid further
     /// user namespaces through it.
@@ -133,6 +134,21 @@ const RUN: [(&str, bool); 12] = [
     ("/run/systemd/resolve", true),
 ];
 
+/// What of `/proc` steers the kernel rather than a process.
+const KERNEL_FILES: [&str; 11] = [
+    "acpi",
+    "asound",
+    "bus",
+    "driver",
+    "dynamic_debug",
+    "fs",
+    "irq",
+    "mtrr",
+    "scsi",
+    "sys",
+    "sysrq-trigger",
+];
+
 /// Why nothing can be planned on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum FactsError {
@@ -212,7 +228,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             .filter(|path| path.is_dir()),
         launcher,
         program: find_program(&request.program, &workspace, &environment),
-        kernel_files: ["sys", "sysrq-trigger", "irq", "bus", "acpi"]
+        kernel_files: KERNEL_FILES
             .iter()
             .map(|name| Path::new("/proc").join(name))
             .filter(|path| path.exists())

@@ -53,16 +53,12 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
         Err(error) => {
             let name = program.to_string_lossy();
             let name = name.escape_debug();
-            return Ok(match error.raw_os_error() {
-                Some(libc::ENOENT) => {
-                    report(&format!("`{name}` is not found inside: is it installed, and on PATH?"));
-                    127
-                }
-                _ => {
-                    report(&format!("`{name}` cannot be executed: {error}"));
-                    126
-                }
-            });
+            if error.raw_os_error() == Some(libc::ENOENT) {
+                report(&format!("`{name}` is not found inside: is it installed, and on PATH?"));
+                return Ok(127);
+            }
+            report(&format!("`{name}` cannot be executed: {error}"));
+            return Ok(126);
         }
     };
     let program = i32::try_from(child.id()).map_err(io::Error::other)?;

@@ -5,7 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "bubblewrap is found and started here")]
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -108,14 +108,26 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     let plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
     prepare::create(&plan.create)?;
+    let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
     sys::block_signals().map_err(step("signals cannot be blocked"))?;
     let signals = sys::signal_descriptor().map_err(step("signals cannot be watched"))?;
     namespace::enter().and_then(|()| namespace::mask(&plan.mounts)).map_err(|source| {
         LaunchError::Namespace { repair: diagnose::namespace(&source, &facts.launcher), source }
     })?;
-    check_owner(&plan.workspace, facts.uid)?;
+    // Root may have entered it by a privilege that the inside does not have.
+    if std::fs::metadata(&plan.workspace).is_err() {
+        return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
+    }
 
+    if facts.uid == 0 && owner != 0 {
+        // A warning, so a closed standard error is no reason to stop.
+        drop(writeln!(
+            io::stderr(),
+            "kli-sandbox: note: the workspace belongs to user {owner}; root has no privileges \
+             inside and may not write it (start as its owner: `runuser -u NAME -- …`)"
+        ));
+    }
     let marker = text_file("marker", plan.marker.as_bytes())?;
     let (info, info_theirs) = pipe()?;
     let (status, status_theirs) = pipe()?;
@@ -203,16 +215,6 @@ fn find_bubblewrap(
         ));
     }
     Ok(path)
-}
-
-/// Tells early what `root` cannot do inside: it has no privileges there.
-fn check_owner(workspace: &Path, uid: u32) -> Result<(), LaunchError> {
-    let Ok(meta) = std::fs::metadata(".") else { return Ok(()) };
-    let by_path = std::fs::metadata(workspace);
-    if by_path.is_err() {
-        return Err(LaunchError::Owner { path: workspace.into(), owner: meta.uid(), uid });
-    }
-    Ok(())
 }
 
 /// The options that are the same for every mount.

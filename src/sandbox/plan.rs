@@ -261,6 +261,9 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
                 .into(),
         );
     }
+    // In an order of their own, so that the order of the lists never shows.
+    notes.sort();
+    notes.dedup();
     let marker = marker(network, facts, &mounts, visible.len(), &removed);
     mounts.extend(visible);
     Ok(Plan {
@@ -330,8 +333,6 @@ fn masks(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Mount>, PlanError
     }
     // The reason takes part so that the order of the lists never shows.
     masks.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
-    notes.sort();
-    notes.dedup();
     let mut kept: Vec<Mount> = Vec::new();
     let mut outermost: std::collections::BTreeSet<PathBuf> = std::collections::BTreeSet::new();
     for mask in masks {
@@ -377,13 +378,16 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
             Kind::Writable,
             "`nestedUserns`: the outer /proc, a fresh one is forbidden in this container",
         ));
+    } else {
+        mounts.push(mount("/proc", Kind::Proc, "a /proc of the own processes"));
+    }
+    // An ordinary user may write none of them in a fresh /proc; the outer one may be anyone's.
+    if spec.nested_userns || facts.uid == 0 {
         mounts.extend(facts.kernel_files.iter().map(|path| Mount {
             destination: path.clone(),
             kind: Kind::ReadOnly,
-            reason: "`nestedUserns`: the kernel's switches stay read-only".into(),
+            reason: "user 0 could steer the kernel through it".into(),
         }));
-    } else {
-        mounts.push(mount("/proc", Kind::Proc, "a /proc of the own processes"));
     }
     mounts.push(mount(
         "/tmp",
@@ -574,6 +578,17 @@ fn usable(path: &Writable, facts: &Facts, roots: &[PathBuf]) -> Result<(), Strin
     {
         return Err(format!(
             "it contains the home `{}`: name what is needed below it",
+            shown(home)
+        ));
+    }
+    let existing = physical.ancestors().nth(path.missing).unwrap_or(physical);
+    if let Some(home) = facts
+        .physical_homes
+        .iter()
+        .find(|home| physical.starts_with(home) && !existing.starts_with(home))
+    {
+        return Err(format!(
+            "the home `{}` does not exist: create it, or set HOME to the one that does",
             shown(home)
         ));
     }

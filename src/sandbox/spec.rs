@@ -29,6 +29,7 @@ pub const KEYS: [&str; 8] = [
 ];
 
 /// A specification, checked.
+#[expect(clippy::struct_excessive_bools, reason = "the keys of the file, one field each")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// False: an own network namespace with nothing but loopback.

@@ -111,7 +111,7 @@ pub(super) fn wait_signal() -> io::Result<i32> {
 
 /// Gives every signal its default disposition, whatever was inherited.
 pub(super) fn default_dispositions() {
-    for signal in 1..=libc::SIGSYS {
+    for signal in (1..=libc::SIGSYS).chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
         if signal != libc::SIGKILL && signal != libc::SIGSTOP {
             // SAFETY: default dispositions only; one thread.
             unsafe { libc::signal(signal, libc::SIG_DFL) };

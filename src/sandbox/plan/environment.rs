@@ -39,7 +39,7 @@ const SESSION_VARIABLES: [&str; 20] = [
 ];
 
 /// Variables that may name directories that are gone without any harm.
-const KEPT: [&str; 5] = ["HOME", "PATH", "PWD", "TMPDIR", "XDG_RUNTIME_DIR"];
+const KEPT: [&str; 6] = ["_", "HOME", "PATH", "PWD", "TMPDIR", "XDG_RUNTIME_DIR"];
 
 type Built = (Vec<(OsString, OsString)>, Vec<(OsString, &'static str)>, Vec<OsString>);
 

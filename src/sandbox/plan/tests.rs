@@ -1,1 +1,270 @@
+use proptest::prelude::*;
+use proptest::sample::Index;
 
+use super::super::facts::Denied;
+use super::super::launch::{options, words_of};
+use super::*;
+
+const HOME: &str = "/h/me";
+const WORKSPACE: &str = "/h/me/src/project";
+
+/// Every path that the tests speak of; the nearer ones are inside the others.
+const PLACES: [&str; 16] = [
+    "/data",
+    "/data/keys",
+    "/data/keys/deep",
+    "/h/me/.aws",
+    "/h/me/.aws/credentials",
+    "/h/me/.cache",
+    "/h/me/.cache/tool",
+    "/h/me/.cache/tool/secret",
+    "/h/me/.netrc",
+    "/h/me/.config",
+    "/h/me/src/project/.env",
+    "/h/me/src/project/sub",
+    "/h/me/src/project/sub/key",
+    "/h/me/src/other",
+    "/opt/tool",
+    "/tmp/x",
+];
+
+fn there(path: &str) -> Writable {
+    Writable {
+        wish: path.into(),
+        spelled: path.into(),
+        physical: path.into(),
+        missing: 0,
+        links: Vec::new(),
+        directory: true,
+        trouble: None,
+    }
+}
+
+fn denied(path: &str) -> Denied {
+    let directory = !["credentials", "secret", ".netrc", ".env", "key", "deep"]
+        .iter()
+        .any(|file| path.ends_with(file));
+    let found = if directory {
+        Found::Directory(path.into())
+    } else {
+        Found::File { physical: path.into(), links: 1 }
+    };
+    Denied { wish: path.into(), spelled: path.into(), found }
+}
+
+fn facts() -> Facts {
+    Facts {
+        uid: 1000,
+        workspace: WORKSPACE.into(),
+        homes: vec![HOME.into()],
+        physical_homes: vec![HOME.into()],
+        environment: vec![("PATH".into(), "/bin".into()), ("TOKEN".into(), "x".into())],
+        denied: Vec::new(),
+        writable: Vec::new(),
+        state: Some(there("/h/me/.local/state/kli")),
+        config: Some(there("/h/me/.config/kli")),
+        run: Vec::new(),
+        runtime: None,
+        launcher: "/usr/bin/kli-sandbox".into(),
+        program: Some("/usr/bin/kli".into()),
+        kernel_files: Vec::new(),
+        sysctl_read_only: false,
+        memory: 8 << 30,
+    }
+}
+
+fn plan(facts: &Facts) -> Plan {
+    build(&Spec::default(), facts, &Request::default()).unwrap()
+}
+
+/// What is seen at `path`: the last mount over it.
+fn seen<'a>(plan: &'a Plan, path: &str) -> &'a Kind {
+    let over = |mount: &&Mount| {
+        mount.kind != Kind::Seal && Path::new(path).starts_with(&mount.destination)
+    };
+    &plan.mounts.iter().rev().find(over).unwrap().kind
+}
+
+/// How much a mount gives of the host.
+fn rights(kind: &Kind) -> u8 {
+    match kind {
+        Kind::Writable => 2,
+        Kind::ReadOnly | Kind::ReadOnlyFrom(_) => 1,
+        _ => 0,
+    }
+}
+
+fn place(index: Index) -> &'static str {
+    PLACES[index.index(PLACES.len())]
+}
+
+type Lists = (Vec<Index>, Vec<Index>);
+
+fn lists() -> impl Strategy<Value = Lists> {
+    (prop::collection::vec(any::<Index>(), 0..6), prop::collection::vec(any::<Index>(), 0..6))
+}
+
+fn facts_of((deny, write): &Lists) -> Facts {
+    let mut facts = facts();
+    facts.denied = deny.iter().map(|index| denied(place(*index))).collect();
+    facts.writable = write.iter().map(|index| there(place(*index))).collect();
+    facts
+}
+
+proptest! {
+    #[test]
+    fn a_denied_path_is_never_seen_and_masks_come_last(lists in lists()) {
+        let facts = facts_of(&lists);
+        let plan = plan(&facts);
+        for denied in &facts.denied {
+            let path = denied.spelled.to_str().unwrap();
+            prop_assert_eq!(rights(seen(&plan, path)), 0, "{}", path);
+        }
+        let first = plan.mounts.iter().position(|mount| mount.kind.is_mask());
+        if let Some(first) = first {
+            prop_assert!(plan.mounts[first..].iter().all(|mount| mount.kind.is_mask()));
+        }
+        prop_assert_eq!(seen(&plan, WORKSPACE), &Kind::Writable);
+        prop_assert_ne!(seen(&plan, "/h/me/.config/kli"), &Kind::Writable);
+    }
+
+    #[test]
+    fn the_order_of_the_lists_does_not_matter(lists in lists(), seed in any::<u64>()) {
+        let facts = facts_of(&lists);
+        let mut shuffled = facts.clone();
+        let turn = |length: usize| usize::try_from(seed).unwrap_or(0) % length.max(1);
+        let (by_denied, by_writable) = (turn(shuffled.denied.len()), turn(shuffled.writable.len()));
+        shuffled.denied.rotate_left(by_denied);
+        shuffled.writable.rotate_left(by_writable);
+        shuffled.denied.reverse();
+        shuffled.writable.reverse();
+        prop_assert_eq!(plan(&facts), plan(&shuffled));
+    }
+
+    #[test]
+    fn a_further_denial_never_grants(lists in lists(), more in any::<Index>()) {
+        let facts = facts_of(&lists);
+        let mut narrower = facts.clone();
+        narrower.denied.push(denied(place(more)));
+        let (before, after) = (plan(&facts), plan(&narrower));
+        for path in PLACES.iter().chain(&["/", "/etc/passwd", HOME, WORKSPACE, "/run/x"]) {
+            prop_assert!(rights(seen(&after, path)) <= rights(seen(&before, path)), "{}", path);
+        }
+    }
+
+    #[test]
+    fn every_word_is_a_literal(name in "[^/\0]{1,20}") {
+        prop_assume!(name != "." && name != "..");
+        let mut facts = facts();
+        let path = format!("/h/me/x/{name}");
+        facts.writable = vec![there(&path)];
+        let plan = plan(&facts);
+        let words: Vec<OsString> = plan
+            .mounts
+            .iter()
+            .flat_map(|mount| words_of(mount, 9))
+            .chain(options(&plan, 8))
+            .collect();
+        prop_assert_eq!(words.iter().filter(|word| **word == *path).count(), 2);
+        prop_assert!(!words.iter().any(|word| word == "--"));
+        prop_assert!(words.iter().all(|word| !word.as_bytes().contains(&0)));
+    }
+
+    #[test]
+    fn a_denied_variable_is_never_kept(names in prop::collection::vec("[A-C_]{1,3}", 0..8), deny in "[A-C_]{1,2}", prefix: bool) {
+        let mut facts = facts();
+        facts.environment = names.iter().map(|name| (name.into(), "v".into())).collect();
+        let text = if prefix { format!("{deny}*") } else { deny };
+        let pattern = EnvPattern::try_from(text).unwrap();
+        let request = Request { deny_env: vec![pattern.clone()], ..Request::default() };
+        let plan = build(&Spec::default(), &facts, &request).unwrap();
+        for name in &names {
+            let kept = plan.environment.iter().any(|(known, _)| known == name.as_str());
+            prop_assert_eq!(kept, !pattern.matches(name.as_bytes()), "{}", name);
+        }
+    }
+}
+
+#[test]
+fn a_mask_inside_a_mask_is_one_mask() {
+    let mut facts = facts();
+    facts.denied = vec![denied("/data/keys/deep"), denied("/data")];
+    let masks: Vec<_> = plan(&facts).mounts.into_iter().filter(|it| it.kind.is_mask()).collect();
+    assert_eq!(masks.len(), 1);
+    assert_eq!(masks[0].destination, Path::new("/data"));
+}
+
+#[test]
+fn the_resolver_is_shown_only_with_the_network() {
+    let mut facts = facts();
+    let entry = |path: &str, resolver| super::super::facts::RunEntry {
+        path: path.into(),
+        link: None,
+        resolver,
+    };
+    facts.run = vec![entry("/run/systemd/resolve", true), entry("/run/wrappers", false)];
+    let shows = |request: &Request, path: &str| {
+        build(&Spec::default(), &facts, request)
+            .unwrap()
+            .mounts
+            .iter()
+            .any(|mount| mount.destination == Path::new(path))
+    };
+    let cut = Request { no_network: true, ..Request::default() };
+    assert!(shows(&Request::default(), "/run/systemd/resolve"));
+    assert!(!shows(&cut, "/run/systemd/resolve"));
+    assert!(shows(&cut, "/run/wrappers"));
+}
+
+#[test]
+fn a_state_directory_under_a_mask_is_refused() {
+    let mut facts = facts();
+    facts.denied = vec![denied("/h/me/.local")];
+    let error = build(&Spec::default(), &facts, &Request::default()).unwrap_err();
+    assert!(error.to_string().contains("set `stateDir` to false"), "{error}");
+    let spec = Spec { state_dir: false, ..Spec::default() };
+    assert!(build(&spec, &facts, &Request::default()).is_ok());
+}
+
+#[test]
+fn the_launcher_under_a_mask_is_refused() {
+    let mut facts = facts();
+    facts.denied = vec![denied("/usr/bin")];
+    let error = build(&Spec::default(), &facts, &Request::default()).unwrap_err();
+    assert!(matches!(error, PlanError::Launcher { .. }), "{error}");
+}
+
+#[test]
+fn a_hard_linked_secret_is_warned_about() {
+    let mut facts = facts();
+    facts.denied = vec![Denied {
+        wish: "~/.netrc".into(),
+        spelled: "/h/me/.netrc".into(),
+        found: Found::File { physical: "/h/me/.netrc".into(), links: 2 },
+    }];
+    assert!(plan(&facts).notes.iter().any(|note| note.contains("2 hard links")));
+}
+
+#[test]
+fn writable_paths_that_would_open_the_machine_are_refused() {
+    for (physical, part) in [
+        ("/", "name what is needed below it"),
+        ("/proc/sys", "never writable"),
+        ("/h", "contains the home"),
+    ] {
+        let mut facts = facts();
+        facts.writable = vec![there(physical)];
+        let error = build(&Spec::default(), &facts, &Request::default()).unwrap_err();
+        assert!(error.to_string().contains(part), "{physical}: {error}");
+    }
+}
+
+#[test]
+fn without_a_home_there_is_no_state_and_no_failure() {
+    let mut facts = facts();
+    facts.homes.clear();
+    facts.physical_homes.clear();
+    facts.state = None;
+    facts.config = None;
+    assert_eq!(seen(&plan(&facts), WORKSPACE), &Kind::Writable);
+}

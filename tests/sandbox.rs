@@ -1,0 +1,12 @@
+//! The launcher against the laws of `docs/confinement.md`, for an ordinary user and for root. Each
+//! denial is asserted by its message and by the missing effect, and has a positive control.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
+
+mod environment;
+mod failure;
+mod hidden;
+mod life;
+mod specification;
+mod view;
+mod workspace;
