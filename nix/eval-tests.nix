@@ -102,9 +102,9 @@ in
     ];
     expected = [ "settings.args.1" ];
   };
-  "a secret as a name is found" = {
+  "a secret as a name is found, and not printed" = {
     expr = secret "env" { "sk-ant-api03-abcdefgh" = "x"; };
-    expected = [ "settings.env.sk-ant-api03-abcdefgh" ];
+    expected = [ "settings.env" ];
   };
   "the name of a variable is no secret" = {
     expr = secret "keyEnv" "ANTHROPIC_API_KEY_NUMBER_2";

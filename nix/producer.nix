@@ -24,12 +24,14 @@ let
       name ? "kli",
     }:
     let
+      program = lib.getExe' package "kli";
+
       bakedConfig = pkgs.writeTextFile {
         name = "kli-baked";
         destination = "/settings.json";
         text = builtins.toJSON (spec.refuseSecrets "${prefix}settings" settings);
         checkPhase = lib.optionalString canCheck ''
-          HOME="$TMPDIR" ${package}/bin/kli config check "$target"
+          HOME="$TMPDIR" ${program} config check "$target"
         '';
       };
 
@@ -62,7 +64,7 @@ let
               "${pkgs.bubblewrap}/bin/bwrap"
               "--"
             ]
-            ++ [ "${package}/bin/kli" ];
+            ++ [ program ];
           variables.KLI_BAKED = "${bakedConfig}";
           path = lib.makeBinPath extraPackages;
           postInstall = lib.optionalString stdenv.hostPlatform.isLinux ''

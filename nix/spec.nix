@@ -58,7 +58,7 @@ let
   # Names that hold a credential, and names that only say where one is.
   keyish =
     name:
-    occurs "[kK]ey$|KEY|[tT]oken$|TOKEN|[sS]ecret|SECRET|[pP]assw|PASSW|[cC]redential|[aA]uthorization" name
+    occurs "[kK]eys?$|KEY|[tT]okens?$|TOKEN|[sS]ecret|SECRET|[pP]assw|PASSW|[cC]redential|[aA]uthorization" name
     && !occurs "(Env|File|Command|Path|_ENV|_FILE|_COMMAND|_PATH)$" name;
 
   # Twenty characters or more without blanks, letters and digits mixed; not a path, not a
@@ -100,20 +100,16 @@ let
         else if isList value then
           lib.concatLists (lib.imap0 (index: walk "${option}.${toString index}" name) value)
         else if isAttrs value && (value.type or null) != "derivation" then
-          concatMap (child: walk "${option}.${child}" child value.${child}) (attrNames value)
-          ++ concatMap (child: nameOf "${option}.${child}" child) (attrNames value)
-        else
-          [ ];
-      # A key can also be given as a name, by mistake of the two sides of `=`.
-      nameOf =
-        option: name:
-        if issued name then
-          [
-            {
-              option = "${option}";
-              reason = "the name has the form of an issued key";
-            }
-          ]
+          if any issued (attrNames value) then
+            # A key given as a name, by mistake of the two sides of `=`; it must not be printed.
+            [
+              {
+                inherit option;
+                reason = "a name in it has the form of an issued key";
+              }
+            ]
+          else
+            concatMap (child: walk "${option}.${child}" child value.${child}) (attrNames value)
         else
           [ ];
     in

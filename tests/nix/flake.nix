@@ -219,7 +219,7 @@
         sandboxWithoutPackage = (homeWith [ block { programs.kli.package = null; } ]).activationPackage;
         sandboxWithoutPackageNixos = (nixosWith [ absolute { programs.kli.package = null; } ]).config.system.build.toplevel;
         settingsWithoutPackage = (homeWith [ { programs.kli = programs.kli // { package = null; settings.model = "a/b"; }; } ]).activationPackage;
-        darwin = (kli.lib.aarch64-darwin.mkConfiguredKli { package = probe; inherit sandbox; }).sandboxSpec;
+        darwin = kli.lib.aarch64-darwin.mkConfiguredKli { package = probe; inherit sandbox; };
       };
       darwinWithoutSandbox = (kli.lib.aarch64-darwin.mkConfiguredKli { package = probe; }).name;
 

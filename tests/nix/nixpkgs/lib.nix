@@ -34,6 +34,7 @@ let
     optionalString = condition: text: if condition then text else "";
     concatStrings = builtins.concatStringsSep "";
     concatMapStringsSep = separator: f: list: builtins.concatStringsSep separator (map f list);
+    getExe' = package: name: "${package.bin or package}/bin/${name}";
     makeBinPath = packages: builtins.concatStringsSep ":" (map (package: "${package}/bin") packages);
   };
   modules = import ./modules.nix { lib = lists // attrs // strings; };
