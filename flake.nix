@@ -31,7 +31,8 @@
           craneLib = crane.mkLib pkgs;
         };
       pkgsOf = system: nixpkgs.legacyPackages.${system};
-      forSystems = names: make: lib.genAttrs names (system: make (pkgsOf system) (kliFor (pkgsOf system)));
+      forSystems =
+        names: make: lib.genAttrs names (system: make (pkgsOf system) (kliFor (pkgsOf system)));
 
       mkConfiguredKli = args: (kliFor args.pkgs).mkConfiguredKli (removeAttrs args [ "pkgs" ]);
     in

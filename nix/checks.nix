@@ -19,7 +19,7 @@ kli.checks
 
   eval =
     if failed == { } then
-      pkgs.writeText "kli-eval-tests" "${toString (lib.length (lib.attrNames tests))} evaluation tests hold\n"
+      pkgs.writeText "kli-eval-tests" (lib.concatMapStringsSep "\n" (name: "ok ${name}") (lib.attrNames tests))
     else
       throw "evaluation tests failed:\n${report}";
 

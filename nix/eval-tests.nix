@@ -33,7 +33,10 @@ in
     expected = null;
   };
   "names survive as JSON" = {
-    expr = (builtins.fromJSON (spec.json (evaluate { denyRead = [ "/a b/\"$HOME\"\\\n'`id`" ]; }))).denyRead;
+    expr =
+      (builtins.fromJSON (spec.json (evaluate {
+        denyRead = [ "/a b/\"$HOME\"\\\n'`id`" ];
+      }))).denyRead;
     expected = [ "/a b/\"$HOME\"\\\n'`id`" ];
   };
   "the order of a list is kept" = {
@@ -135,7 +138,9 @@ in
     expected = [ ];
   };
   "a very long text is looked through" = {
-    expr = secret "prompt" (lib.concatStrings (lib.genList (_: "ordinary words, ") 4000) + "sk-ant-api03-abcdefgh");
+    expr = secret "prompt" (
+      lib.concatStrings (lib.genList (_: "ordinary words, ") 4000) + "sk-ant-api03-abcdefgh"
+    );
     expected = [ "settings.prompt" ];
   };
 }

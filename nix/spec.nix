@@ -58,7 +58,10 @@ let
   # Names that hold a credential, and names that only say where one is.
   keyish =
     name:
-    occurs "[kK]eys?$|KEY|[tT]okens?$|TOKEN|[sS]ecret|SECRET|[pP]assw|PASSW|[cC]redential|[aA]uthorization" name
+    (
+      occurs "[kK]eys?$|KEY|[tT]okens?$|TOKEN|[sS]ecret|SECRET" name
+      || occurs "[pP]assw|PASSW|[cC]redential|CREDENTIAL|[aA]uthorization|AUTHORIZATION" name
+    )
     && !occurs "(Env|File|Command|Path|_ENV|_FILE|_COMMAND|_PATH)$" name;
 
   # Twenty characters or more without blanks, letters and digits mixed; not a path, not a

@@ -113,16 +113,29 @@
       };
 
       hard = builtins.fromJSON (builtins.readFile ./hard-strings.json);
+      entrypoint = import "${kli}/nix/entrypoint.nix" { inherit pkgs; };
 
       # Whether a lock entry says what the input's URL says.
       lock = builtins.fromJSON (builtins.readFile "${kli}/flake.lock");
       urls = lib.mapAttrs (_: input: input.url) (import "${kli}/flake.nix").inputs;
       urlOf =
-        { owner, repo, ... }@original: "github:${owner}/${repo}${lib.optionalString (original ? ref) "/${original.ref}"}";
+        { owner, repo, ... }@original:
+        "github:${owner}/${repo}${lib.optionalString (original ? ref) "/${original.ref}"}";
 
-      programs.kli.enable = true;
-      settingsWith = settings: (homeWith [ { programs.kli = programs.kli // { package = probe; inherit settings; }; } ]).activationPackage;
-      sandboxWith = sandbox: (homeWith [ { programs.kli = programs.kli // { package = probe; inherit sandbox; }; } ]).activationPackage;
+      # A home whose `programs.kli` is enabled and has these options.
+      homeOf = options: homeWith [ { programs.kli = { enable = true; } // options; } ];
+      settingsWith =
+        settings:
+        (homeOf {
+          package = probe;
+          inherit settings;
+        }).activationPackage;
+      sandboxWith =
+        sandbox:
+        (homeOf {
+          package = probe;
+          inherit sandbox;
+        }).activationPackage;
     in
     {
       probe = surfaces [ standIn ];
@@ -156,23 +169,17 @@
         };
       };
       # The same bytes as words and variables of an entrypoint.
-      tortureEntrypoint =
-        let
-          entrypoint = import "${kli}/nix/entrypoint.nix" { inherit pkgs; };
-        in
-        entrypoint {
-          name = "torture";
-          command = "torture";
-          words = [ "${probe}/bin/kli" ] ++ hard;
-          variables = lib.genAttrs [ "PROBE_HARD" ] (_: lib.concatStrings hard);
-        };
-      missing =
-        (import "${kli}/nix/entrypoint.nix" { inherit pkgs; })
-          {
-            name = "missing";
-            command = "kli";
-            words = [ "/nonexistent/kli" ];
-          };
+      tortureEntrypoint = entrypoint {
+        name = "torture";
+        command = "torture";
+        words = [ "${probe}/bin/kli" ] ++ hard;
+        variables.PROBE_HARD = lib.concatStrings hard;
+      };
+      missing = entrypoint {
+        name = "missing";
+        command = "kli";
+        words = [ "/nonexistent/kli" ];
+      };
 
       # Other ways to the same package.
       overlay =
@@ -186,16 +193,30 @@
       };
       alias = kli.homeManagerModules.default.key == kli.homeModules.default.key;
       # The module may come in twice.
-      twice = (homeWith [ block standIn kli.homeManagerModules.default ]).activationPackage;
-      disabled = (homeWith [ { programs.kli = { package = probe; sandbox = { }; }; } ]).config.home.packages;
-      withoutPackage = (homeWith [ { programs.kli = programs.kli // { package = null; }; } ]).config.home.packages;
+      twice =
+        (homeWith [
+          block
+          standIn
+          kli.homeManagerModules.default
+        ]).activationPackage;
+      disabled =
+        (homeOf {
+          enable = false;
+          package = probe;
+          sandbox = { };
+        }).config.home.packages;
+      withoutPackage = (homeOf { package = null; }).config.home.packages;
 
       lockMatches = {
         names = lib.attrNames lock.nodes.root.inputs == lib.attrNames urls;
         nodes = lib.attrNames lock.nodes == lib.attrNames urls ++ [ "root" ];
         urls = lib.mapAttrs (name: url: urlOf lock.nodes.${name}.original == url) urls;
-        hashes = lib.mapAttrs (name: _: builtins.match "sha256-[A-Za-z0-9+/]{43}=" lock.nodes.${name}.locked.narHash != null) urls;
-        revisions = lib.mapAttrs (name: _: builtins.match "[0-9a-f]{40}" lock.nodes.${name}.locked.rev != null) urls;
+        hashes = lib.mapAttrs (
+          name: _: builtins.match "sha256-[A-Za-z0-9+/]{43}=" lock.nodes.${name}.locked.narHash != null
+        ) urls;
+        revisions = lib.mapAttrs (
+          name: _: builtins.match "[0-9a-f]{40}" lock.nodes.${name}.locked.rev != null
+        ) urls;
       };
 
       # Each must be refused at evaluation; scripts/stages/nix knows the words.
@@ -203,30 +224,69 @@
         misspeltOption = (homeWith [ { programs.kli.enabel = true; } ]).activationPackage;
         misspeltKey = sandboxWith { netwrok = false; };
         misspeltArgument = mkConfiguredKli { sandbx = { }; };
-        misspeltKeyArgument = mkConfiguredKli { package = probe; sandbox.netwrok = false; };
+        misspeltKeyArgument = mkConfiguredKli {
+          package = probe;
+          sandbox.netwrok = false;
+        };
         notABool = sandboxWith { network = "false"; };
         notAList = sandboxWith { denyRead = "~/.aws"; };
         aStorePath = sandboxWith { denyRead = [ ./probe.sh ]; };
-        notABoolArgument = mkConfiguredKli { package = probe; sandbox.network = "false"; };
+        notABoolArgument = mkConfiguredKli {
+          package = probe;
+          sandbox.network = "false";
+        };
         settingsNotJson = settingsWith { model = _: "x"; };
-        secret = settingsWith { providers.anthropic.headers.x-api-key = "sk-ant-api03-0123456789abcdef"; };
-        secretInList = sandboxWith { denyEnv = [ "PATH" "AKIAIOSFODNN7EXAMPLE" ]; };
+        secret = settingsWith {
+          providers.anthropic.headers.x-api-key = "sk-ant-api03-0123456789abcdef";
+        };
+        secretInList = sandboxWith {
+          denyEnv = [
+            "PATH"
+            "AKIAIOSFODNN7EXAMPLE"
+          ];
+        };
         secretArgument = mkConfiguredKli {
           package = probe;
           settings.providers.own.apiKey = "0123456789abcdef0123456789abcdef";
         };
-        setFinalPackage = (homeWith [ block standIn { programs.kli.finalPackage = probe; } ]).activationPackage;
-        sandboxWithoutPackage = (homeWith [ block { programs.kli.package = null; } ]).activationPackage;
-        sandboxWithoutPackageNixos = (nixosWith [ absolute { programs.kli.package = null; } ]).config.system.build.toplevel;
-        settingsWithoutPackage = (homeWith [ { programs.kli = programs.kli // { package = null; settings.model = "a/b"; }; } ]).activationPackage;
-        darwin = kli.lib.aarch64-darwin.mkConfiguredKli { package = probe; inherit sandbox; };
+        setFinalPackage =
+          (homeWith [
+            block
+            standIn
+            { programs.kli.finalPackage = probe; }
+          ]).activationPackage;
+        sandboxWithoutPackage =
+          (homeWith [
+            block
+            { programs.kli.package = null; }
+          ]).activationPackage;
+        sandboxWithoutPackageNixos =
+          (nixosWith [
+            absolute
+            { programs.kli.package = null; }
+          ]).config.system.build.toplevel;
+        settingsWithoutPackage =
+          (homeOf {
+            package = null;
+            settings.model = "a/b";
+          }).activationPackage;
+        darwin = kli.lib.aarch64-darwin.mkConfiguredKli {
+          package = probe;
+          inherit sandbox;
+        };
       };
       darwinWithoutSandbox = (kli.lib.aarch64-darwin.mkConfiguredKli { package = probe; }).name;
 
       # Each must be refused by the launcher or kli at build.
       refusedAtBuild = {
-        relativeWritable = mkConfiguredKli { package = probe; sandbox.writablePaths = [ "relative/path" ]; };
-        unknownVariable = mkConfiguredKli { package = probe; sandbox.denyRead = [ "$SECRETS/a" ]; };
+        relativeWritable = mkConfiguredKli {
+          package = probe;
+          sandbox.writablePaths = [ "relative/path" ];
+        };
+        unknownVariable = mkConfiguredKli {
+          package = probe;
+          sandbox.denyRead = [ "$SECRETS/a" ];
+        };
       };
     };
 }

@@ -15,8 +15,8 @@
       mkLib =
         pkgs:
         let
-          # Runs `command` in a copy of the source, with a target directory of its own that later
-          # builds find again.
+          # Runs `command` in a copy of the source, with a target directory that the functions of
+          # one `pname` share and later builds find again.
           cargo =
             suffix: command:
             {
@@ -48,7 +48,7 @@
               }
               ''
                 export CARGO_HOME=${host.cargoHome} CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never
-                work=${host.cache}/${pname}${suffix}
+                work=${host.cache}/${pname}
                 mkdir -p "$work"
                 exec 9> "$work/lock"
                 flock 9

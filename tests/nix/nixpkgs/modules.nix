@@ -164,16 +164,13 @@ let
         in
         concatMap (
           set:
-          concatMap (
-            name:
-            if !tree ? ${name} then
-              [ (path ++ [ name ]) ]
-            else
-              [ ]
-          ) (attrNames set)
+          concatMap (name: lib.optional (!tree ? ${name}) (path ++ [ name ])) (attrNames set)
         ) sets
         ++ concatMap (
-          name: if typeOf tree.${name} == "option" then [ ] else unknown (path ++ [ name ]) tree.${name} (membersOf name sets)
+          name:
+          lib.optionals (typeOf tree.${name} != "option") (
+            unknown (path ++ [ name ]) tree.${name} (membersOf name sets)
+          )
         ) (attrNames tree);
       values =
         path: tree: given:
@@ -283,7 +280,17 @@ let
     json = {
       description = "JSON value";
       check =
-        value: value == null || isBool value || isInt value || isFloat value || isString value || isPath value || isList value || (isAttrs value);
+        value:
+        value == null
+        || any (is: is value) [
+          isBool
+          isInt
+          isFloat
+          isString
+          isPath
+          isList
+          isAttrs
+        ];
       merge =
         path: used:
         if all isAttrs used && !isDerivation (head used) then
