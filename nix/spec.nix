@@ -72,8 +72,8 @@ let
       bare = match "([Bb]earer |[Bb]asic )?([^ ]*)" text;
       word = if bare == null then "" else elemAt bare 1;
     in
-    stringLength word >= 20
-    && stringLength word <= 4096
+    stringLength text <= 4096
+    && stringLength word >= 20
     && match "[A-Za-z0-9_+=.:][A-Za-z0-9_+/=.:-]*" word != null
     && occurs "[0-9]" word
     && occurs "[A-Za-z]" word;
