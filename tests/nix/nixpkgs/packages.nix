@@ -34,6 +34,9 @@ let
                 export PATH=${host.path} CC=cc
                 cd "$TMPDIR"
                 ${script}
+                # The shell must end last: Nix kills a builder that has closed its output, and
+                # coreutils close theirs before they exit.
+                :
               ''
             ];
           }
