@@ -1,1 +1,4 @@
 //! One integration binary; each module says what belongs there.
+
+mod jail;
+mod sandbox;

@@ -1,3 +1,7 @@
-//! The launcher's binary: `run | check | explain`.
+//! The launcher's binary: `run | check | explain`. Everything is in `kli::sandbox`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kli::sandbox::command::main()
+}

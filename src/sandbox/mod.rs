@@ -1,1 +1,30 @@
 //! The sandbox: a specification in, a confined process out.
+//!
+//! [`spec`] says what is wished, [`facts`] what this machine looks like, [`plan`] turns both into
+//! an ordered list of mounts without touching anything, [`launch`] carries it out and watches,
+//! [`explain`] prints it. `docs/confinement.md` has the laws that the code cites by number.
+//! Nothing here knows the rest of the crate: the launcher builds from this folder alone.
+
+pub mod command;
+pub mod explain;
+pub mod facts;
+pub mod launch;
+pub mod plan;
+pub mod spec;
+
+mod diagnose;
+mod inner;
+mod namespace;
+mod prepare;
+mod supervise;
+mod sys;
+
+/// Where the inside finds what it may know about its own confinement. kli takes the file's
+/// presence as the sign that it is confined.
+pub const MARKER: &str = "/run/kli/sandbox.json";
+
+/// Where the launcher's own executable is bound: the last stage, process 1 of the jail.
+pub const INNER: &str = "/run/kli/inner";
+
+/// The exit code of every failure of the launcher itself. Nothing was started then.
+pub const FAILED: u8 = 125;

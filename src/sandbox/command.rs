@@ -1,0 +1,228 @@
+//! The launcher's command line: words in, exit code out.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the command line and the specification are read here"
+)]
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lexopt::prelude::*;
+
+use super::launch::LaunchError;
+use super::plan::{Request, shown};
+use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
+use super::{FAILED, explain, inner, launch, sys};
+
+const HELP: &str = "\
+Confines a program by a specification.
+
+usage:
+  kli-sandbox run --spec FILE [options] -- PROGRAM [ARGUMENTS]
+  kli-sandbox check FILE
+  kli-sandbox explain FILE [--format words|shell|json]
+
+options of `run`, which only narrow the specification:
+  --spec FILE       the specification, JSON
+  --bwrap PATH      bubblewrap, otherwise found on PATH
+  --deny PATH       hide this path too (repeatable)
+  --deny-env NAME   remove this variable too, `NAME*` for all that start so (repeatable)
+  --no-network      cut the network
+
+  -h, --help        print this
+  -V, --version     print the version
+
+exit codes:
+  the program's own, 128+n when signal n ended it
+  125  the launcher's own failure: nothing was started
+  126  the program is not executable
+  127  the program is not found inside
+";
+
+/// Why a command failed before anything was started.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("{0}; see `kli-sandbox --help`")]
+    Usage(String),
+    #[error("the specification `{}` cannot be read: {source}", shown(path))]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the specification `{}` is refused: {source}", shown(path))]
+    Spec {
+        path: PathBuf,
+        #[source]
+        source: SpecError,
+    },
+    #[error("`--deny-env`: {0}")]
+    Variable(#[from] ValueError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl From<lexopt::Error> for CommandError {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// Runs the launcher with this process's arguments.
+pub fn main() -> ExitCode {
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == "inner") {
+        words.remove(0);
+        return ExitCode::from(inner::run(words));
+    }
+    // Nothing of the caller's goes on to the inside (law 5).
+    if let Err(error) = sys::close_from(3) {
+        return fail(&format_args!("open descriptors cannot be closed: {error}"));
+    }
+    match command(words) {
+        Ok(code) => ExitCode::from(code),
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &dyn fmt::Display) -> ExitCode {
+    // Nobody is left to tell when this fails; the code says it too.
+    drop(writeln!(io::stderr(), "kli-sandbox: {error}"));
+    ExitCode::from(FAILED)
+}
+
+fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
+    let mut parser = lexopt::Parser::from_args(words);
+    match parser.next()? {
+        Some(Short('h') | Long("help")) => print(HELP.as_bytes()),
+        Some(Short('V') | Long("version")) => {
+            print(concat!("kli-sandbox ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
+        }
+        Some(Value(word)) => match word.to_str() {
+            Some("run") => run(parser),
+            Some("check") => check(parser),
+            Some("explain") => explain(parser),
+            _ => Err(CommandError::Usage(format!(
+                "there is no command {}, the commands are `run`, `check` and `explain`",
+                Quoted(word.to_string_lossy().into_owned())
+            ))),
+        },
+        Some(other) => Err(other.unexpected().into()),
+        None => {
+            Err(CommandError::Usage("a command is missing: `run`, `check` or `explain`".into()))
+        }
+    }
+}
+
+fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+    let mut file: Option<PathBuf> = None;
+    let mut bwrap: Option<PathBuf> = None;
+    let mut request = Request::default();
+    loop {
+        let Some(argument) = parser.next()? else {
+            return Err(CommandError::Usage("the program is missing: `… -- PROGRAM`".into()));
+        };
+        match argument {
+            Short('h') | Long("help") => return print(HELP.as_bytes()),
+            Long("spec") => file = Some(parser.value()?.into()),
+            Long("bwrap") => bwrap = Some(parser.value()?.into()),
+            Long("deny") => {
+                let path = parser.value()?;
+                if path.is_empty() {
+                    return Err(CommandError::Usage("`--deny` has an empty path".into()));
+                }
+                request.deny.push(path);
+            }
+            Long("deny-env") => {
+                let name = parser.value()?.string()?;
+                request.deny_env.push(EnvPattern::try_from(name)?);
+            }
+            Long("no-network") => request.no_network = true,
+            Value(program) => {
+                request.program = program;
+                request.arguments = parser.raw_args()?.collect();
+                break;
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if request.program.is_empty() {
+        return Err(CommandError::Usage("the program's name is empty".into()));
+    }
+    let Some(file) = file else {
+        return Err(CommandError::Usage("`--spec FILE` is missing".into()));
+    };
+    let spec = read(&file)?;
+    Ok(launch::run(&spec, &request, bwrap.as_deref())?)
+}
+
+fn check(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+    let mut file: Option<PathBuf> = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(path) if file.is_none() => file = Some(path.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let Some(file) = file else { return Err(CommandError::Usage("`check` needs a file".into())) };
+    read(&file)?;
+    Ok(0)
+}
+
+fn explain(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+    let mut file: Option<PathBuf> = None;
+    let mut format = explain::Format::Words;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("format") => {
+                let name = parser.value()?;
+                format = match name.to_str() {
+                    Some("words") => explain::Format::Words,
+                    Some("shell") => explain::Format::Shell,
+                    Some("json") => explain::Format::Json,
+                    _ => {
+                        return Err(CommandError::Usage(format!(
+                            "there is no format {}, the formats are `words`, `shell` and `json`",
+                            Quoted(name.to_string_lossy().into_owned())
+                        )));
+                    }
+                };
+            }
+            Value(path) if file.is_none() => file = Some(path.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let Some(file) = file else { return Err(CommandError::Usage("`explain` needs a file".into())) };
+    let spec = read(&file)?;
+    print(&explain::render(&spec, format)?)
+}
+
+/// Reads a specification; the file is opened once, and never more of it read than is allowed.
+fn read(path: &Path) -> Result<Spec, CommandError> {
+    let failed = |source| CommandError::Read { path: path.to_path_buf(), source };
+    if path.as_os_str().as_bytes().is_empty() {
+        return Err(CommandError::Usage("the specification's path is empty".into()));
+    }
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut text = Vec::new();
+    let limit = u64::try_from(spec::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut text).map_err(failed)?;
+    spec::parse(&text).map_err(|source| CommandError::Spec { path: path.to_path_buf(), source })
+}
+
+fn print(text: &[u8]) -> Result<u8, CommandError> {
+    let mut output = io::stdout().lock();
+    output.write_all(text)?;
+    output.flush()?;
+    Ok(0)
+}

@@ -1,0 +1,121 @@
+//! Why a start failed, in one sentence, and what repairs it. Looks at the machine only then.
+
+#![expect(clippy::disallowed_methods, reason = "the kernel's switches are read after a failure")]
+
+use std::path::Path;
+use std::process::Command;
+
+use super::namespace::NamespaceError;
+use super::plan::shown;
+
+/// The oldest bubblewrap that knows every option in use.
+pub(super) const OLDEST: (u32, u32) = (0, 8);
+
+fn switch(name: &str) -> Option<String> {
+    std::fs::read_to_string(Path::new("/proc/sys").join(name))
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+fn restricted_by_apparmor() -> bool {
+    switch("kernel/apparmor_restrict_unprivileged_userns").is_some_and(|value| value != "0")
+}
+
+fn apparmor(launcher: &Path) -> String {
+    format!(
+        "AppArmor restricts user namespaces here; load a profile for the launcher: \
+         `abi <abi/4.0>, profile kli-sandbox {} flags=(unconfined) {{ userns, }}`, or as root \
+         `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`",
+        shown(launcher)
+    )
+}
+
+/// The repair for a failure of the own namespace.
+pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
+    if restricted_by_apparmor() && !matches!(error, NamespaceError::Mask { .. }) {
+        return apparmor(launcher);
+    }
+    match error {
+        NamespaceError::Unshare(error) if error.raw_os_error() == Some(libc::ENOSPC) => format!(
+            "user namespaces are used up or switched off (`user.max_user_namespaces` is {}); as \
+             root: `sysctl -w user.max_user_namespaces=15000`",
+            switch("user/max_user_namespaces").unwrap_or_else(|| "unreadable".into())
+        ),
+        NamespaceError::Unshare(_)
+            if switch("kernel/unprivileged_userns_clone").as_deref() == Some("0") =>
+        {
+            "user namespaces are switched off for ordinary users; as root: \
+             `sysctl -w kernel.unprivileged_userns_clone=1`"
+                .into()
+        }
+        NamespaceError::Unshare(_) => {
+            "inside a container its seccomp profile may forbid user namespaces, and inside a chroot \
+             the kernel does: allow `unshare` there, or start outside"
+                .into()
+        }
+        NamespaceError::Map(_) => {
+            "a service unit with `ProcSubset=pid` or a read-only `/proc` forbids this: take the \
+             setting out"
+                .into()
+        }
+        NamespaceError::Mount(_) | NamespaceError::Source(_) => {
+            "a container's security profile forbids mounts: allow `mount`, `fsopen`, `move_mount` \
+             and `open_tree` there (Linux 5.2 or later)"
+                .into()
+        }
+        NamespaceError::Mask { .. } => {
+            "was it replaced while the launcher started? Start again, or deny its directory".into()
+        }
+    }
+}
+
+/// What bubblewrap's own words mean, and the repair.
+pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
+    if let Some((major, minor)) = version(bwrap)
+        && (major, minor) < OLDEST
+    {
+        return format!(
+            "`{}` is version {major}.{minor}, the oldest that works is {}.{}: install a later one, \
+             or name one with `--bwrap`",
+            shown(bwrap),
+            OLDEST.0,
+            OLDEST.1
+        );
+    }
+    let has = |part: &str| words.contains(part);
+    if has("mount proc") || has("/newroot/proc") {
+        return "a container with a masked `/proc` forbids a fresh one: set `nestedUserns` to true"
+            .into();
+    }
+    if has("max_user_namespaces") {
+        return "`/proc/sys` is read-only, as in a container: set `nestedUserns` to true".into();
+    }
+    if has("overflowuid") || has("overflowgid") {
+        return "a service unit with `ProcSubset=pid` hides what bubblewrap needs in `/proc`: take \
+                the setting out"
+            .into();
+    }
+    if restricted_by_apparmor() {
+        return apparmor(launcher);
+    }
+    if has("loopback") {
+        return "the kernel or a security module forbids setting up loopback in a network namespace \
+                of the own: allow it, or set `network` to true"
+            .into();
+    }
+    if has("No space left on device") {
+        return format!(
+            "three nested user namespaces are needed (`user.max_user_namespaces` is {}); as root: \
+             `sysctl -w user.max_user_namespaces=15000`",
+            switch("user/max_user_namespaces").unwrap_or_else(|| "unreadable".into())
+        );
+    }
+    format!("`{}` was told by the plan that `kli-sandbox explain` prints", shown(bwrap))
+}
+
+fn version(bwrap: &Path) -> Option<(u32, u32)> {
+    let output = Command::new(bwrap).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut numbers = text.trim().strip_prefix("bubblewrap ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}

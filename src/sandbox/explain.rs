@@ -1,0 +1,197 @@
+//! A plan for people: in words, as a bubblewrap command that can be pasted, or as JSON.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::Serialize;
+
+use super::facts;
+use super::launch::{LaunchError, namespaces, words_of};
+use super::plan::{self, Kind, Mount, Plan, Request, shown};
+use super::spec::Spec;
+
+/// How a plan is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A mount a line, each with its reason.
+    Words,
+    /// A command for a POSIX shell.
+    Shell,
+    /// One JSON object.
+    Json,
+}
+
+/// Prints what `run` would do here and now. Creates nothing.
+///
+/// # Errors
+/// [`LaunchError`] when there is no plan, with the sentence that `run` would print.
+pub fn render(spec: &Spec, format: Format) -> Result<Vec<u8>, LaunchError> {
+    let request = Request::default();
+    let facts = facts::probe(spec, &request)?;
+    let plan = plan::build(spec, &facts, &request)?;
+    Ok(match format {
+        Format::Words => words(&plan).into_bytes(),
+        Format::Shell => shell(&plan),
+        Format::Json => json(&plan),
+    })
+}
+
+fn verb(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::ReadOnly | Kind::ReadOnlyFrom(_) => "read-only",
+        Kind::Writable => "writable",
+        Kind::Tmpfs { .. } => "memory",
+        Kind::Dev => "dev",
+        Kind::Proc => "proc",
+        Kind::Directory { .. } => "directory",
+        Kind::Link(_) => "link",
+        Kind::Marker => "file",
+        Kind::Seal => "sealed",
+        Kind::MaskFile => "hidden file",
+        Kind::MaskDirectory => "hidden directory",
+    }
+}
+
+fn words(plan: &Plan) -> String {
+    let mut lines = vec![
+        format!("workspace: {}", shown(&plan.workspace)),
+        format!("network: {}", if plan.network { "the host's" } else { "loopback only" }),
+        "mounts (a later one wins):".to_owned(),
+    ];
+    for mount in &plan.mounts {
+        lines.push(format!(
+            "  {:<16} {}  -- {}",
+            verb(&mount.kind),
+            shown(&mount.destination),
+            mount.reason.escape_debug()
+        ));
+    }
+    for create in &plan.create {
+        lines.push(format!("created before the start: {}", shown(&create.path)));
+    }
+    for (name, reason) in &plan.removed {
+        lines.push(format!(
+            "variable removed: {} -- {reason}",
+            name.to_string_lossy().escape_debug()
+        ));
+    }
+    for name in &plan.corrected {
+        lines.push(format!("variable set: {}", name.to_string_lossy().escape_debug()));
+    }
+    lines.extend(plan.notes.iter().map(|note| format!("note: {}", note.escape_debug())));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    workspace: String,
+    network: bool,
+    mounts: Vec<ToldMount<'a>>,
+    created: Vec<String>,
+    removed_variables: Vec<String>,
+    set_variables: Vec<String>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ToldMount<'a> {
+    kind: &'a str,
+    destination: String,
+    reason: &'a str,
+}
+
+fn json(plan: &Plan) -> Vec<u8> {
+    let text = |name: &OsString| name.to_string_lossy().into_owned();
+    let told = Told {
+        workspace: plan.workspace.to_string_lossy().into_owned(),
+        network: plan.network,
+        mounts: plan
+            .mounts
+            .iter()
+            .map(|mount| ToldMount {
+                kind: verb(&mount.kind),
+                destination: mount.destination.to_string_lossy().into_owned(),
+                reason: &mount.reason,
+            })
+            .collect(),
+        created: plan.create.iter().map(|it| it.path.to_string_lossy().into_owned()).collect(),
+        removed_variables: plan.removed.iter().map(|(name, _)| text(name)).collect(),
+        set_variables: plan.corrected.iter().map(text).collect(),
+        notes: &plan.notes,
+    };
+    let mut text = serde_json::to_vec_pretty(&told).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+/// One command. The masks are bubblewrap's own here and come last; the launcher makes them before
+/// it, which also cuts mounts that the host makes later.
+fn shell(plan: &Plan) -> Vec<u8> {
+    let mut text = b"( e=$(mktemp) && trap 'rm -f \"$e\"' EXIT && chmod 0444 \"$e\" &&".to_vec();
+    for create in &plan.create {
+        text.extend_from_slice(b" mkdir -p -m 0700 -- ");
+        text.extend(quoted(create.path.as_os_str()));
+        text.extend_from_slice(b" &&");
+    }
+    text.extend_from_slice(b" env");
+    for (name, _) in &plan.removed {
+        text.extend_from_slice(b" -u ");
+        text.extend(quoted(name));
+    }
+    for (name, value) in plan.environment.iter().filter(|(name, _)| plan.corrected.contains(name)) {
+        let mut pair = name.as_bytes().to_vec();
+        pair.push(b'=');
+        pair.extend_from_slice(value.as_bytes());
+        text.push(b' ');
+        text.extend(quoted(&OsString::from_vec(pair)));
+    }
+    text.extend_from_slice(b" bwrap");
+    let options = namespaces(plan).into_iter().map(OsString::from).chain([
+        "--new-session".into(),
+        "--chdir".into(),
+        plan.workspace.clone().into(),
+    ]);
+    for word in options {
+        text.push(b' ');
+        text.extend(quoted(&word));
+    }
+    for mount in &plan.mounts {
+        text.extend_from_slice(b" \\\n  ");
+        text.extend(mount_words(mount));
+    }
+    text.extend_from_slice(b" \\\n  -- \"${SHELL:-/bin/sh}\" 9<<'KLI'\n");
+    text.extend_from_slice(plan.marker.as_bytes());
+    text.extend_from_slice(b"\nKLI\n)\n");
+    text
+}
+
+fn mount_words(mount: &Mount) -> Vec<u8> {
+    let to = quoted(mount.destination.as_os_str());
+    match &mount.kind {
+        Kind::MaskFile => [b"--ro-bind \"$e\" ".as_slice(), &to].concat(),
+        Kind::MaskDirectory => {
+            [b"--perms 0555 --size 4096 --tmpfs ".as_slice(), &to, b" --remount-ro ", &to].concat()
+        }
+        _ => words_of(mount, 9).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(&b' '),
+    }
+}
+
+/// A word as a POSIX shell reads it back, byte for byte.
+fn quoted(word: &OsStr) -> Vec<u8> {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-=:,+@%".contains(byte);
+    if !word.is_empty() && word.as_bytes().iter().all(plain) {
+        return word.as_bytes().to_vec();
+    }
+    let mut text = vec![b'\''];
+    for byte in word.as_bytes() {
+        if *byte == b'\'' {
+            text.extend_from_slice(b"'\\''");
+        } else {
+            text.push(*byte);
+        }
+    }
+    text.push(b'\'');
+    text
+}

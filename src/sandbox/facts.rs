@@ -1,0 +1,502 @@
+//! What this machine looks like to one start: every read that a plan needs, done once.
+//!
+//! The only file of the sandbox that looks before the plan is made. It judges nothing: what it
+//! finds goes into [`Facts`], and `plan` decides.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this file is where the sandbox looks at the machine"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+use super::plan::Request;
+use super::spec::{Base, Spec, SpecPath, Xdg};
+use super::sys;
+
+/// What the machine looked like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The caller's user id, kept inside.
+    pub uid: u32,
+    /// The physical current directory.
+    pub workspace: PathBuf,
+    /// `$HOME` and the account's home, as spelled, without duplicates; `$HOME` first.
+    pub homes: Vec<PathBuf>,
+    /// The same, resolved.
+    pub physical_homes: Vec<PathBuf>,
+    /// The environment, in its order.
+    pub environment: Vec<(OsString, OsString)>,
+    /// One entry for each name of each denied path.
+    pub denied: Vec<Denied>,
+    /// One entry for each writable path.
+    pub writable: Vec<Writable>,
+    /// kli's state directory, when a home is known.
+    pub state: Option<Writable>,
+    /// kli's configuration directory, when a home is known.
+    pub config: Option<Writable>,
+    /// What of the allowed list is there below `/run`.
+    pub run: Vec<RunEntry>,
+    /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is one.
+    pub runtime: Option<PathBuf>,
+    /// The launcher's own executable.
+    pub launcher: PathBuf,
+    /// The program, resolved, when it was found.
+    pub program: Option<PathBuf>,
+    /// The parts of `/proc` that are there and must be read-only when the outer one is bound.
+    pub kernel_files: Vec<PathBuf>,
+    /// Whether `/proc/sys` is mounted read-only here, so that bubblewrap cannot forbid further
+    /// user namespaces through it.
+    pub sysctl_read_only: bool,
+    /// The machine's memory in bytes.
+    pub memory: u64,
+}
+
+/// A name that shall be hidden and what is there now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    /// As it was written.
+    pub wish: String,
+    /// With its base put in.
+    pub spelled: PathBuf,
+    /// What is there.
+    pub found: Found,
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A directory, at its physical path.
+    Directory(PathBuf),
+    /// Anything else, at its physical path.
+    File {
+        /// The physical path.
+        physical: PathBuf,
+        /// Its link count; above one it has a name that no mask covers.
+        links: u64,
+    },
+    /// Nothing, or a link to nothing.
+    Absent,
+    /// This user may not even look, so neither may the inside, which has fewer rights.
+    Unreachable,
+    /// It cannot be told: the error's text.
+    Unknown(String),
+}
+
+/// A path that shall be writable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writable {
+    /// As it was written.
+    pub wish: String,
+    /// With its base put in.
+    pub spelled: PathBuf,
+    /// The physical path; what is missing at its end is appended as spelled.
+    pub physical: PathBuf,
+    /// How many components at the end of `physical` are missing.
+    pub missing: usize,
+    /// The physical place of every symbolic link that was followed.
+    pub links: Vec<PathBuf>,
+    /// Whether it is a directory (or, missing, shall become one).
+    pub directory: bool,
+    /// What stands against it, as a sentence.
+    pub trouble: Option<String>,
+}
+
+/// Something below `/run` that is shown inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunEntry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The target when it is a symbolic link.
+    pub link: Option<PathBuf>,
+    /// Whether it is of use only with the network on.
+    pub resolver: bool,
+}
+
+/// The parts of `/run` that programs need and that act on nothing outside.
+const RUN: [(&str, bool); 12] = [
+    ("/run/booted-system", false),
+    ("/run/current-system", false),
+    ("/run/opengl-driver", false),
+    ("/run/opengl-driver-32", false),
+    ("/run/wrappers", false),
+    ("/run/NetworkManager/no-stub-resolv.conf", true),
+    ("/run/NetworkManager/resolv.conf", true),
+    ("/run/connman/resolv.conf", true),
+    ("/run/netconfig", true),
+    ("/run/nscd", true),
+    ("/run/resolvconf", true),
+    ("/run/systemd/resolve", true),
+];
+
+/// Why nothing can be planned on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// No current directory: removed, or out of reach.
+    #[error("the current directory cannot be named ({0}): change to an existing directory")]
+    Workspace(#[source] io::Error),
+    /// The launcher cannot find itself.
+    #[error("the launcher cannot find its own executable ({0}): is `/proc` mounted")]
+    Launcher(#[source] io::Error),
+}
+
+/// Looks at the machine.
+///
+/// # Errors
+/// [`FactsError`] when there is no current directory or no `/proc`.
+pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
+    let workspace = std::env::current_dir().map_err(FactsError::Workspace)?;
+    // The kernel marks a directory outside the root of this process so.
+    if !workspace.is_absolute() || std::fs::symlink_metadata(&workspace).is_err() {
+        return Err(FactsError::Workspace(io::ErrorKind::NotFound.into()));
+    }
+    let launcher = std::fs::read_link("/proc/self/exe").map_err(FactsError::Launcher)?;
+    let uid = rustix::process::geteuid().as_raw();
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let places = Places::new(uid, workspace.clone(), &environment);
+
+    let mut denied = Vec::new();
+    for path in &spec.deny_read {
+        for spelled in places.denied(path) {
+            denied.push(Denied { wish: path.text.clone(), found: find(&spelled), spelled });
+        }
+    }
+    for path in &request.deny {
+        for spelled in places.argument(path) {
+            denied.push(Denied {
+                wish: path.to_string_lossy().into_owned(),
+                found: find(&spelled),
+                spelled,
+            });
+        }
+    }
+    let own = |base: Xdg, wish: &str| {
+        let home = places.homes.first()?;
+        let directory =
+            places.absolute(base).or_else(|| base.below_home().map(|below| home.join(below)))?;
+        Some(walk(wish, &directory.join("kli")))
+    };
+    let mut run: Vec<RunEntry> = RUN
+        .iter()
+        .filter_map(|(path, resolver)| {
+            let meta = std::fs::symlink_metadata(path).ok()?;
+            let link = if meta.is_symlink() { std::fs::read_link(path).ok() } else { None };
+            Some(RunEntry { path: path.into(), link, resolver: *resolver })
+        })
+        .collect();
+    if let Ok(resolver) = std::fs::canonicalize("/etc/resolv.conf")
+        && resolver.starts_with("/run")
+        && !run.iter().any(|entry| resolver.starts_with(&entry.path))
+    {
+        run.push(RunEntry { path: resolver, link: None, resolver: true });
+    }
+    Ok(Facts {
+        uid,
+        physical_homes: places
+            .homes
+            .iter()
+            .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
+            .collect(),
+        denied,
+        writable: spec.writable_paths.iter().map(|path| places.writable(path)).collect(),
+        state: own(Xdg::State, "stateDir"),
+        config: own(Xdg::Config, "the configuration directory"),
+        run,
+        runtime: places
+            .absolute(Xdg::Runtime)
+            .and_then(|path| std::fs::canonicalize(path).ok())
+            .filter(|path| path.is_dir()),
+        launcher,
+        program: find_program(&request.program, &workspace, &environment),
+        kernel_files: ["sys", "sysrq-trigger", "irq", "bus", "acpi"]
+            .iter()
+            .map(|name| Path::new("/proc").join(name))
+            .filter(|path| path.exists())
+            .collect(),
+        sysctl_read_only: rustix::fs::statvfs("/proc/sys/user")
+            .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
+        memory: sys::memory(),
+        homes: places.homes,
+        environment,
+        workspace,
+    })
+}
+
+/// Finds `name` on `PATH` as a shell would, absolute entries only.
+pub(super) fn on_path(name: &OsStr, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+    let path = variable(environment, "PATH")?;
+    std::env::split_paths(path)
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(name))
+        .find(|file| {
+            std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0)
+        })
+}
+
+fn find_program(
+    program: &OsStr,
+    workspace: &Path,
+    environment: &[(OsString, OsString)],
+) -> Option<PathBuf> {
+    if program.is_empty() {
+        return None;
+    }
+    let named = if program.as_bytes().contains(&b'/') {
+        workspace.join(program)
+    } else {
+        on_path(program, environment)?
+    };
+    std::fs::canonicalize(named).ok()
+}
+
+fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
+    environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
+}
+
+/// The places that paths of a specification may start at.
+struct Places {
+    workspace: PathBuf,
+    homes: Vec<PathBuf>,
+    xdg: Vec<(Xdg, OsString)>,
+    uid: u32,
+}
+
+impl Places {
+    fn new(uid: u32, workspace: PathBuf, environment: &[(OsString, OsString)]) -> Self {
+        let mut homes: Vec<PathBuf> = Vec::new();
+        let from_variable = variable(environment, "HOME").map(PathBuf::from);
+        for home in from_variable.into_iter().chain(account_home(uid)) {
+            let home: PathBuf = home.components().collect();
+            if home.is_absolute() && !homes.contains(&home) {
+                homes.push(home);
+            }
+        }
+        let xdg = Xdg::ALL
+            .iter()
+            .filter_map(|xdg| {
+                let value = variable(environment, xdg.variable())?;
+                (!value.is_empty()).then(|| (*xdg, value.to_owned()))
+            })
+            .collect();
+        Self { workspace, homes, xdg, uid }
+    }
+
+    fn value(&self, base: Xdg) -> Option<&Path> {
+        self.xdg.iter().find(|(xdg, _)| *xdg == base).map(|(_, value)| Path::new(value))
+    }
+
+    fn absolute(&self, base: Xdg) -> Option<PathBuf> {
+        self.value(base).filter(|path| path.is_absolute()).map(Path::to_path_buf)
+    }
+
+    /// Every name that a denied path has here: both homes, and the value of an XDG variable as
+    /// well as its default.
+    fn denied(&self, path: &SpecPath) -> Vec<PathBuf> {
+        let mut bases: Vec<PathBuf> = match path.base {
+            Base::Root => vec!["/".into()],
+            Base::Workspace => vec![self.workspace.clone()],
+            Base::Home => self.homes.clone(),
+            Base::Xdg(xdg) => {
+                let default = match xdg.below_home() {
+                    Some(below) => self.homes.iter().map(|home| home.join(below)).collect(),
+                    None => vec![self.default_runtime()],
+                };
+                self.absolute(xdg).into_iter().chain(default).collect()
+            }
+        };
+        bases.dedup();
+        bases.into_iter().map(|base| join(base, &path.rest)).collect()
+    }
+
+    fn default_runtime(&self) -> PathBuf {
+        Path::new("/run/user").join(self.uid.to_string())
+    }
+
+    /// A path of the command line: a path as the shell left it, or written as in a specification.
+    fn argument(&self, path: &OsStr) -> Vec<PathBuf> {
+        let bytes = path.as_bytes();
+        if (bytes.starts_with(b"~/") || bytes.starts_with(b"$"))
+            && let Some(parsed) =
+                path.to_str().and_then(|text| SpecPath::try_from(text.to_owned()).ok())
+        {
+            return self.denied(&parsed);
+        }
+        vec![self.workspace.join(path)]
+    }
+
+    fn writable(&self, path: &SpecPath) -> Writable {
+        let wish = path.text.as_str();
+        let nowhere = |trouble: String| Writable {
+            wish: wish.to_owned(),
+            spelled: PathBuf::new(),
+            physical: PathBuf::new(),
+            missing: 0,
+            links: Vec::new(),
+            directory: true,
+            trouble: Some(trouble),
+        };
+        let no_home =
+            || nowhere("no home is known: set HOME, or write an absolute path".to_owned());
+        let base = match path.base {
+            Base::Root => PathBuf::from("/"),
+            Base::Workspace => self.workspace.clone(),
+            Base::Home => match self.homes.first() {
+                Some(home) => home.clone(),
+                None => return no_home(),
+            },
+            Base::Xdg(xdg) => match (self.value(xdg), xdg.below_home(), self.homes.first()) {
+                (Some(value), ..) if value.is_relative() => {
+                    return nowhere(format!(
+                        "{} is `{}`, which is relative: set an absolute path or unset it",
+                        xdg.variable(),
+                        value.display()
+                    ));
+                }
+                (Some(value), ..) => {
+                    if let Ok(meta) = std::fs::metadata(value)
+                        && meta.uid() != self.uid
+                    {
+                        return nowhere(format!(
+                            "{} is `{}`, which belongs to user {}: unset it",
+                            xdg.variable(),
+                            value.display(),
+                            meta.uid()
+                        ));
+                    }
+                    value.to_path_buf()
+                }
+                (None, None, _) => self.default_runtime(),
+                (None, Some(below), Some(home)) => home.join(below),
+                (None, Some(_), None) => return no_home(),
+            },
+        };
+        walk(wish, &join(base, &path.rest))
+    }
+}
+
+fn join(base: PathBuf, rest: &str) -> PathBuf {
+    if rest.is_empty() { base } else { base.join(rest) }
+}
+
+/// The home in `/etc/passwd`; other name services are asked only for accounts that it lacks.
+fn account_home(uid: u32) -> Option<PathBuf> {
+    let text = std::fs::read("/etc/passwd").unwrap_or_default();
+    for line in text.split(|byte| *byte == b'\n') {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+        if let [_, _, id, _, _, home, ..] = fields.as_slice()
+            && std::str::from_utf8(id).ok().and_then(|id| id.parse().ok()) == Some(uid)
+        {
+            return Some(PathBuf::from(OsString::from_vec(home.to_vec())));
+        }
+    }
+    sys::account_home(uid)
+}
+
+fn find(path: &Path) -> Found {
+    let physical = match std::fs::canonicalize(path) {
+        Ok(physical) => physical,
+        Err(error) => return unfound(&error),
+    };
+    match std::fs::symlink_metadata(&physical) {
+        Ok(meta) if meta.is_dir() => Found::Directory(physical),
+        Ok(meta) => Found::File { physical, links: meta.nlink() },
+        Err(error) => unfound(&error),
+    }
+}
+
+fn unfound(error: &io::Error) -> Found {
+    match error.raw_os_error() {
+        // A loop of links and a name longer than any file's lead to nothing as well.
+        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG) => Found::Absent,
+        Some(libc::EACCES) => Found::Unreachable,
+        _ => Found::Unknown(error.to_string()),
+    }
+}
+
+/// Follows `path` one component at a time and remembers each symbolic link.
+fn walk(wish: &str, path: &Path) -> Writable {
+    let mut found = Writable {
+        wish: wish.to_owned(),
+        spelled: path.to_path_buf(),
+        physical: PathBuf::from("/"),
+        missing: 0,
+        links: Vec::new(),
+        directory: true,
+        trouble: None,
+    };
+    let mut rest: Vec<OsString> = parts(path);
+    rest.reverse();
+    // Fewer components than this are left once all link targets are used up.
+    let mut spelled = usize::MAX;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            found.physical.pop();
+            continue;
+        }
+        let next = found.physical.join(&part);
+        if found.missing > 0 {
+            found.missing += 1;
+            found.physical = next;
+            continue;
+        }
+        match std::fs::symlink_metadata(&next) {
+            Ok(meta) if meta.is_symlink() => {
+                found.links.push(next.clone());
+                let target = match std::fs::read_link(&next) {
+                    Ok(target) if found.links.len() <= 40 => target,
+                    Ok(_) => {
+                        found.trouble = Some("its symbolic links go in circles".to_owned());
+                        return found;
+                    }
+                    Err(error) => {
+                        found.trouble = Some(error.to_string());
+                        return found;
+                    }
+                };
+                spelled = spelled.min(rest.len());
+                if target.is_absolute() {
+                    found.physical = PathBuf::from("/");
+                }
+                rest.extend(parts(&target).into_iter().rev());
+            }
+            Ok(meta) => {
+                if meta.file_type().is_socket() || meta.file_type().is_fifo() {
+                    found.trouble = Some("it is a socket or a pipe, not a file".to_owned());
+                }
+                found.directory = meta.is_dir();
+                found.physical = next;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if rest.len() >= spelled {
+                    found.trouble = Some(format!(
+                        "it goes through a symbolic link to `{}`, which does not exist",
+                        next.display()
+                    ));
+                    return found;
+                }
+                found.missing = 1;
+                found.physical = next;
+                found.directory = true;
+            }
+            Err(error) => {
+                found.trouble = Some(format!("`{}`: {error}", next.display()));
+                return found;
+            }
+        }
+    }
+    found
+}
+
+fn parts(path: &Path) -> Vec<OsString> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::Normal(part) => Some(part.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            _ => None,
+        })
+        .collect()
+}

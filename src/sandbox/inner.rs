@@ -1,0 +1,87 @@
+//! The last stage: process 1 of the jail. It starts the program, hands on signals, reaps orphans
+//! and ends with the program's code; the kernel then kills whatever else lives inside (law 8).
+//!
+//! bubblewrap starts it with the forwarded signals ignored and with its own standard error in
+//! place of the caller's; both are put right here. It keeps no descriptor but 0, 1 and 2.
+
+#![expect(clippy::disallowed_methods, reason = "the program is started here")]
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{WaitOptions, wait};
+
+use super::sys;
+
+/// Runs `words`: the number of the status pipe, the number of the caller's standard error, the
+/// program and its arguments. Returns the code to exit with.
+pub(super) fn run(words: Vec<OsString>) -> u8 {
+    match start(words) {
+        Ok(code) => code,
+        Err(error) => {
+            report(&format!("the last stage cannot work: {error}"));
+            super::FAILED
+        }
+    }
+}
+
+fn start(words: Vec<OsString>) -> io::Result<u8> {
+    let mut words = words.into_iter();
+    let mut descriptor = || {
+        words
+            .next()
+            .and_then(|word| word.to_str().and_then(|word| word.parse().ok()))
+            .ok_or(io::ErrorKind::InvalidInput)
+    };
+    let (status, errors) = (descriptor()?, descriptor()?);
+    sys::block_signals()?;
+    sys::default_dispositions();
+    let status = sys::inherited(status)?;
+    rustix::stdio::dup2_stderr(sys::inherited(errors)?)?;
+    rustix::io::write(&status, b"R")?;
+    drop(status);
+    sys::close_from(3)?;
+
+    let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
+    // A group of its own, so that what a terminal would send to all reaches all of them.
+    let mut command = Command::new(&program);
+    command.args(words).process_group(0);
+    let child = match sys::unblocked(&mut command).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let name = program.to_string_lossy();
+            let name = name.escape_debug();
+            if error.raw_os_error() == Some(libc::ENOENT) {
+                report(&format!("`{name}` is not found inside: is it installed, and on PATH?"));
+                return Ok(127);
+            }
+            report(&format!("`{name}` cannot be executed: {error}"));
+            return Ok(126);
+        }
+    };
+    let program = i32::try_from(child.id()).map_err(io::Error::other)?;
+    loop {
+        match sys::wait_signal()? {
+            libc::SIGCHLD => {
+                while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                    if pid.as_raw_nonzero().get() == program {
+                        let signal = status.terminating_signal().map(|signal| 128 + signal);
+                        let code = status.exit_status().or(signal).unwrap_or(255);
+                        return Ok(u8::try_from(code).unwrap_or(255));
+                    }
+                }
+            }
+            signal @ (libc::SIGINT | libc::SIGQUIT | libc::SIGWINCH) => {
+                sys::kill(-program, signal);
+            }
+            signal => sys::kill(program, signal),
+        }
+    }
+}
+
+fn report(text: &str) {
+    // Nobody is left to tell when this fails.
+    drop(writeln!(io::stderr(), "kli-sandbox: {text}"));
+}

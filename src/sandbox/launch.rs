@@ -1,0 +1,309 @@
+//! Carries a plan out: checks the descriptors, creates what is missing, enters the own namespace,
+//! masks, starts bubblewrap and watches it. Every failure on the way ends with nothing started
+//! (law 11); there is no second, weaker way.
+
+#![expect(clippy::disallowed_methods, reason = "bubblewrap is found and started here")]
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{FileType, MemfdFlags, OFlags, SeekFrom};
+use rustix::pipe::PipeFlags;
+
+use super::facts::{self, FactsError};
+use super::namespace::{self, NamespaceError};
+use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
+use super::prepare::{self, PrepareError};
+use super::spec::Spec;
+use super::supervise::{Pipes, supervise};
+use super::{INNER, diagnose, sys};
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The machine cannot be looked at.
+    #[error(transparent)]
+    Facts(#[from] FactsError),
+    /// There is no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A directory of the plan cannot be made.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// A standard descriptor is a directory (law 5).
+    #[error(
+        "descriptor {0} is a directory, through which the inside could reach the host: redirect it"
+    )]
+    Directory(i32),
+    /// bubblewrap is not there.
+    #[error(
+        "bubblewrap is not found on PATH: install it (`apt install bubblewrap`), or name it with `--bwrap`"
+    )]
+    NoBubblewrap,
+    /// bubblewrap cannot be used.
+    #[error("`{}` cannot be used: {because}", shown(path))]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// The own namespace or a mask.
+    #[error("{source}; {repair}")]
+    Namespace {
+        /// What failed.
+        source: NamespaceError,
+        /// What repairs it.
+        repair: String,
+    },
+    /// The workspace is out of the inside's reach.
+    #[error(
+        "the workspace `{}` belongs to user {owner} and is out of reach for user {uid} without \
+         privileges, which the inside never has: start as its owner (`runuser -u NAME -- …`)",
+        shown(path)
+    )]
+    Owner {
+        /// The workspace.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The caller.
+        uid: u32,
+    },
+    /// bubblewrap ended before the last stage.
+    #[error("bubblewrap failed: {words}; {repair}")]
+    Bubblewrap {
+        /// What it said.
+        words: String,
+        /// What repairs it.
+        repair: String,
+    },
+    /// A step between the launcher and the kernel.
+    #[error("{step}: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LaunchError {
+    move |source| LaunchError::System { step, source: source.into() }
+}
+
+/// Runs the program of `request` in a jail and returns its exit code, 128+n for a signal.
+///
+/// # Errors
+/// [`LaunchError`]: nothing was started.
+pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, LaunchError> {
+    standard_descriptors()?;
+    let facts = facts::probe(spec, request)?;
+    let plan = plan::build(spec, &facts, request)?;
+    let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
+    prepare::create(&plan.create)?;
+    // From here on a signal waits until the jail can take it.
+    sys::block_signals().map_err(step("signals cannot be blocked"))?;
+    let signals = sys::signal_descriptor().map_err(step("signals cannot be watched"))?;
+    namespace::enter().and_then(|()| namespace::mask(&plan.mounts)).map_err(|source| {
+        LaunchError::Namespace { repair: diagnose::namespace(&source, &facts.launcher), source }
+    })?;
+    check_owner(&plan.workspace, facts.uid)?;
+
+    let marker = text_file("marker", plan.marker.as_bytes())?;
+    let (info, info_theirs) = pipe()?;
+    let (status, status_theirs) = pipe()?;
+    let (words, words_theirs) = pipe()?;
+    let errors = rustix::io::dup(io::stderr().as_fd()).map_err(step("standard error"))?;
+    let mut arguments = Vec::new();
+    for argument in options(&plan, info_theirs.as_raw_fd())
+        .into_iter()
+        .chain(plan.mounts.iter().flat_map(|mount| words_of(mount, marker.as_raw_fd())))
+    {
+        arguments.extend_from_slice(argument.as_bytes());
+        arguments.push(0);
+    }
+    let arguments = text_file("arguments", &arguments)?;
+    // Beyond this line they are bubblewrap's, which closes all but the last stage's two.
+    for fd in [&marker, &info_theirs, &status_theirs, &errors, &arguments] {
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
+            .map_err(step("a descriptor cannot be handed on"))?;
+    }
+    let mut command = Command::new(&bwrap);
+    command
+        .env_clear()
+        .envs(plan.environment.iter().map(|(name, value)| (name, value)))
+        .arg("--args")
+        .arg(arguments.as_raw_fd().to_string())
+        .arg("--")
+        .args([INNER, "inner"])
+        .arg(status_theirs.as_raw_fd().to_string())
+        .arg(errors.as_raw_fd().to_string())
+        .arg(&request.program)
+        .args(&request.arguments)
+        .stderr(Stdio::from(words_theirs));
+    let child = sys::monitor(&mut command).spawn().map_err(|error| LaunchError::Unusable {
+        path: bwrap.clone(),
+        because: match error.raw_os_error() {
+            Some(libc::E2BIG) => "the program's arguments and environment are too large".into(),
+            _ => error.to_string(),
+        },
+    })?;
+    drop(command);
+    drop((marker, info_theirs, status_theirs, errors, arguments));
+    let pipes = Pipes { info, status, signals };
+    let outcome = supervise(&child, &pipes).map_err(step("the jail cannot be watched"))?;
+    if outcome.started {
+        return Ok(outcome.code);
+    }
+    let words = said(words);
+    let repair = diagnose::bubblewrap(&words, &bwrap, &facts.launcher);
+    Err(LaunchError::Bubblewrap { words, repair })
+}
+
+/// Refuses a directory on 0, 1 or 2: through it the inside would reach the host (law 5).
+fn standard_descriptors() -> Result<(), LaunchError> {
+    let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
+    for (number, fd) in [(0, input.as_fd()), (1, output.as_fd()), (2, errors.as_fd())] {
+        if let Ok(stat) = rustix::fs::fstat(fd)
+            && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+        {
+            return Err(LaunchError::Directory(number));
+        }
+    }
+    Ok(())
+}
+
+fn find_bubblewrap(
+    named: Option<&Path>,
+    environment: &[(OsString, OsString)],
+) -> Result<PathBuf, LaunchError> {
+    let path = match named {
+        Some(path) => std::path::absolute(path).map_err(step("`--bwrap`"))?,
+        None => {
+            facts::on_path(OsStr::new("bwrap"), environment).ok_or(LaunchError::NoBubblewrap)?
+        }
+    };
+    let unusable =
+        |because: &str| LaunchError::Unusable { path: path.clone(), because: because.into() };
+    let meta = std::fs::metadata(&path).map_err(|error| unusable(&error.to_string()))?;
+    if !meta.is_file() || meta.mode() & 0o111 == 0 {
+        return Err(unusable("it is no executable file, name bubblewrap with `--bwrap`"));
+    }
+    // It would act with another user's rights, and refuses half of the options then.
+    if meta.mode() & 0o6000 != 0 {
+        return Err(unusable(
+            "it is setuid, which the jail neither needs nor trusts: install it without (`chmod u-s`)",
+        ));
+    }
+    Ok(path)
+}
+
+/// Tells early what `root` cannot do inside: it has no privileges there.
+fn check_owner(workspace: &Path, uid: u32) -> Result<(), LaunchError> {
+    let Ok(meta) = std::fs::metadata(".") else { return Ok(()) };
+    let by_path = std::fs::metadata(workspace);
+    if by_path.is_err() {
+        return Err(LaunchError::Owner { path: workspace.into(), owner: meta.uid(), uid });
+    }
+    Ok(())
+}
+
+/// The options that are the same for every mount.
+pub(super) fn options(plan: &Plan, info: i32) -> Vec<OsString> {
+    let mut words: Vec<OsString> = namespaces(plan).into_iter().map(OsString::from).collect();
+    words.extend(["--new-session", "--as-pid-1", "--info-fd"].map(OsString::from));
+    words.push(info.to_string().into());
+    words.extend(["--chdir".into(), plan.workspace.clone().into()]);
+    words
+}
+
+/// The options for namespaces, privileges and death.
+pub(super) fn namespaces(plan: &Plan) -> Vec<&'static str> {
+    let mut words = vec![
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+        "--cap-drop",
+        "ALL",
+        "--die-with-parent",
+    ];
+    if plan.disable_userns {
+        words.push("--disable-userns");
+    }
+    if !plan.network {
+        words.push("--unshare-net");
+    }
+    words
+}
+
+/// bubblewrap's words for one mount; none for a mask, which is in place before it starts.
+pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
+    let to = || OsString::from(mount.destination.clone());
+    let word = OsString::from;
+    match &mount.kind {
+        Kind::ReadOnly => vec![word("--ro-bind"), to(), to()],
+        Kind::ReadOnlyFrom(source) => vec![word("--ro-bind"), source.clone().into(), to()],
+        Kind::Writable => vec![word("--bind"), to(), to()],
+        Kind::Tmpfs { mode, size } => vec![
+            word("--perms"),
+            format!("{mode:04o}").into(),
+            word("--size"),
+            size.to_string().into(),
+            word("--tmpfs"),
+            to(),
+        ],
+        Kind::Dev => vec![word("--dev"), to()],
+        Kind::Proc => vec![word("--proc"), to()],
+        Kind::Directory { mode } => {
+            vec![word("--perms"), format!("{mode:04o}").into(), word("--dir"), to()]
+        }
+        Kind::Link(target) => vec![word("--symlink"), target.clone().into(), to()],
+        Kind::Marker => {
+            vec![word("--perms"), word("0444"), word("--file"), marker.to_string().into(), to()]
+        }
+        Kind::Seal => vec![word("--remount-ro"), to()],
+        Kind::MaskFile | Kind::MaskDirectory => Vec::new(),
+    }
+}
+
+fn text_file(name: &str, text: &[u8]) -> Result<OwnedFd, LaunchError> {
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)
+        .map_err(step("no file in memory can be made"))?;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest).map_err(step("a file in memory"))?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    rustix::fs::seek(&file, SeekFrom::Start(0)).map_err(step("a file in memory"))?;
+    Ok(file)
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(step("no pipe can be made"))
+}
+
+/// What bubblewrap wrote to its standard error, on one line.
+fn said(words: OwnedFd) -> String {
+    // A child that outlived it may hold the other end: what is there is enough.
+    let nonblocking = rustix::fs::fcntl_setfl(&words, OFlags::NONBLOCK).is_ok();
+    let mut text = Vec::new();
+    if nonblocking {
+        drop(std::fs::File::from(words).take(4096).read_to_end(&mut text));
+    }
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches("bwrap: ").escape_debug().to_string())
+        .filter(|line| !line.is_empty())
+        .collect();
+    if lines.is_empty() { "it said nothing".into() } else { lines.join("; ") }
+}

@@ -1,0 +1,661 @@
+//! Specification and facts in, an ordered list of mounts and an environment out.
+//!
+//! Pure. The order of [`Plan::mounts`] is the order in which they win: what comes later covers
+//! what comes before. Masks come last, so nothing lifts one, whatever the lists say and in
+//! whatever order (law 2). A later law is a further mount with its reason, or a further refusal.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::facts::{Facts, Found, Writable};
+use super::spec::{EnvPattern, Spec};
+use super::{INNER, MARKER};
+
+mod environment;
+mod workspace;
+
+/// What one start asks for besides the specification. It can only narrow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The program to run.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Further paths to hide.
+    pub deny: Vec<OsString>,
+    /// Further variables to remove.
+    pub deny_env: Vec<EnvPattern>,
+    /// Whether to cut the network whatever the specification says.
+    pub no_network: bool,
+}
+
+/// What the jail shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// False: an own network namespace.
+    pub network: bool,
+    /// Whether bubblewrap forbids further user namespaces inside.
+    pub disable_userns: bool,
+    /// The physical workspace, the current directory inside.
+    pub workspace: PathBuf,
+    /// Directories to create on the host before the start, outermost first.
+    pub create: Vec<Create>,
+    /// The mounts; a later one wins.
+    pub mounts: Vec<Mount>,
+    /// The whole environment of the inside.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The names that were taken out of it, each with its reason.
+    pub removed: Vec<(OsString, &'static str)>,
+    /// The names that were given another value.
+    pub corrected: Vec<OsString>,
+    /// What the user shall know, a sentence each; printed by `explain`.
+    pub notes: Vec<String>,
+    /// What the inside may know, the text of [`MARKER`].
+    pub marker: String,
+}
+
+/// A directory to make, and how many components of it are missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Create {
+    /// The physical path.
+    pub path: PathBuf,
+    /// The number of its last components that do not exist.
+    pub missing: usize,
+}
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// The physical path inside.
+    pub destination: PathBuf,
+    /// What is mounted there.
+    pub kind: Kind,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// What is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// The same path of the host, read-only.
+    ReadOnly,
+    /// Another path of the host, read-only.
+    ReadOnlyFrom(PathBuf),
+    /// The same path of the host, writable.
+    Writable,
+    /// An empty file system in memory.
+    Tmpfs {
+        /// Permission bits of its root.
+        mode: u32,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// A minimal `/dev`.
+    Dev,
+    /// A `/proc` of the own PID namespace.
+    Proc,
+    /// An empty directory on what is mounted there already.
+    Directory {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A symbolic link on what is mounted there already.
+    Link(PathBuf),
+    /// A file with the text of [`Plan::marker`].
+    Marker,
+    /// What is mounted there becomes read-only.
+    Seal,
+    /// An empty read-only regular file over what is there.
+    MaskFile,
+    /// An empty read-only directory over what is there.
+    MaskDirectory,
+}
+
+impl Kind {
+    /// Whether it hides something of the host.
+    pub fn is_mask(&self) -> bool {
+        matches!(self, Self::MaskFile | Self::MaskDirectory)
+    }
+
+    /// Whether it shows something of the host at its own path.
+    fn is_bind(&self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Writable)
+    }
+}
+
+/// Why there is no plan. Nothing was started then (law 11).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The current directory cannot be the workspace (law 10).
+    #[error("`{}` cannot be the workspace: {because}", shown(path))]
+    Workspace {
+        /// The physical current directory.
+        path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// A writable path that cannot be made writable.
+    #[error("`writablePaths`: `{}`: {because}", wish.escape_debug())]
+    Writable {
+        /// As it was written.
+        wish: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// The state directory cannot be made writable.
+    #[error("`stateDir`: `{}`: {because}", shown(path))]
+    State {
+        /// The state directory.
+        path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// Nothing can tell whether a denied path is there.
+    #[error("`denyRead`: `{}` cannot be looked at: {because}", wish.escape_debug())]
+    Denied {
+        /// As it was written.
+        wish: String,
+        /// The error's text.
+        because: String,
+    },
+    /// The launcher would be hidden by a mask.
+    #[error(
+        "the launcher `{}` lies inside the denied path `{}`: keep it elsewhere, or deny less",
+        shown(launcher),
+        shown(mask)
+    )]
+    Launcher {
+        /// The launcher's executable.
+        launcher: PathBuf,
+        /// The denied path.
+        mask: PathBuf,
+    },
+}
+
+/// A path for a message, its control characters escaped.
+pub(super) fn shown(path: &Path) -> String {
+    path.to_string_lossy().chars().fold(String::new(), |mut text, character| {
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+        text
+    })
+}
+
+/// Plans a jail.
+///
+/// # Errors
+/// [`PlanError`] when the workspace, a writable path or a mask cannot be what it shall be.
+pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, PlanError> {
+    workspace::check(spec, facts)?;
+    let mut notes = Vec::new();
+    let masks = masks(facts, &mut notes)?;
+    if let Some(mask) = covering(&masks, &facts.workspace) {
+        return Err(PlanError::Workspace {
+            path: facts.workspace.clone(),
+            because: format!(
+                "it lies inside the denied path `{}`: start elsewhere, or deny less",
+                shown(&mask.destination)
+            ),
+        });
+    }
+    if let Some(mask) = covering(&masks, &facts.launcher) {
+        return Err(PlanError::Launcher {
+            launcher: facts.launcher.clone(),
+            mask: mask.destination.clone(),
+        });
+    }
+    let network = spec.network && !request.no_network;
+    let mut create = Vec::new();
+    let writable = writable(spec, facts, &masks, &mut create, &mut notes)?;
+    let runtime = environment::runtime_directory(facts);
+
+    let mut mounts = base(spec, facts);
+    mounts.extend(run(facts, network, &runtime));
+    mounts.extend(shown_again(facts, &masks, &writable));
+    mounts.extend(writable);
+    if let Some(config) = protected_config(facts, &mounts) {
+        if config.missing > 0 {
+            create.push(Create { path: config.physical.clone(), missing: config.missing });
+        }
+        mounts.push(Mount {
+            destination: config.physical.clone(),
+            kind: Kind::ReadOnly,
+            reason: "kli's configuration stays read-only inside a writable path".into(),
+        });
+    }
+    mounts.extend([
+        Mount {
+            destination: "/run/kli".into(),
+            kind: Kind::Directory { mode: 0o755 },
+            reason: "the launcher's own place".into(),
+        },
+        Mount {
+            destination: INNER.into(),
+            kind: Kind::ReadOnlyFrom(facts.launcher.clone()),
+            reason: "the launcher's last stage, process 1 of the jail".into(),
+        },
+        Mount {
+            destination: MARKER.into(),
+            kind: Kind::Marker,
+            reason: "what the inside may know about its confinement".into(),
+        },
+        Mount {
+            destination: "/run".into(),
+            kind: Kind::Seal,
+            reason: "nothing is added to `/run` from inside".into(),
+        },
+    ]);
+    let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
+    let (environment, removed, corrected) =
+        environment::build(spec, facts, request, &mounts, &runtime);
+    let disable_userns = !(spec.nested_userns && facts.sysctl_read_only);
+    if !disable_userns {
+        notes.push(
+            "`/proc/sys` is read-only here, so further user namespaces cannot be forbidden inside"
+                .into(),
+        );
+    }
+    let marker = marker(network, facts, &mounts, visible.len(), &removed);
+    mounts.extend(visible);
+    Ok(Plan {
+        network,
+        disable_userns,
+        workspace: facts.workspace.clone(),
+        create,
+        mounts,
+        environment,
+        removed,
+        corrected,
+        notes,
+        marker,
+    })
+}
+
+/// The masks, outermost first, none inside another, each path once.
+fn masks(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Mount>, PlanError> {
+    let mut masks = Vec::new();
+    for denied in &facts.denied {
+        let spelled = shown(&denied.spelled);
+        let (physical, kind) = match &denied.found {
+            Found::Directory(physical) => (physical, Kind::MaskDirectory),
+            Found::File { physical, links } => {
+                if *links > 1 {
+                    notes.push(format!(
+                        "`{spelled}` has {links} hard links: its other names are not hidden"
+                    ));
+                }
+                (physical, Kind::MaskFile)
+            }
+            Found::Absent => {
+                notes.push(format!(
+                    "`{spelled}` is absent: nothing to hide now, and it is not hidden if it \
+                     appears while the jail runs"
+                ));
+                continue;
+            }
+            Found::Unreachable => {
+                notes.push(format!(
+                    "`{spelled}` is out of this user's reach, and so of the inside's"
+                ));
+                continue;
+            }
+            Found::Unknown(because) => {
+                return Err(PlanError::Denied {
+                    wish: denied.wish.clone(),
+                    because: because.clone(),
+                });
+            }
+        };
+        // The jail's own file systems are there instead, and a mask would only be in their way.
+        if physical == Path::new("/")
+            || ["/proc", "/dev"].iter().any(|own| physical.starts_with(own))
+        {
+            return Err(PlanError::Denied {
+                wish: denied.wish.clone(),
+                because: format!("it leads to `{}`, take it out", shown(physical)),
+            });
+        }
+        let reason = if *physical == denied.spelled {
+            format!("denied: {}", denied.wish)
+        } else {
+            format!("denied: {}, which leads here", denied.wish)
+        };
+        masks.push(Mount { destination: physical.clone(), kind, reason });
+    }
+    // The reason takes part so that the order of the lists never shows.
+    masks.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
+    notes.sort();
+    notes.dedup();
+    let mut kept: Vec<Mount> = Vec::new();
+    let mut outermost: std::collections::BTreeSet<PathBuf> = std::collections::BTreeSet::new();
+    for mask in masks {
+        if mask.destination.ancestors().any(|above| outermost.contains(above)) {
+            continue;
+        }
+        outermost.insert(mask.destination.clone());
+        kept.push(mask);
+    }
+    Ok(kept)
+}
+
+fn order(mount: &Mount) -> (usize, &[u8]) {
+    (mount.destination.components().count(), mount.destination.as_os_str().as_bytes())
+}
+
+fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    masks.iter().find(|mask| path.starts_with(&mask.destination))
+}
+
+/// The trees that are there in every jail.
+fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
+    let mount = |destination: &str, kind, reason: &str| Mount {
+        destination: destination.into(),
+        kind,
+        reason: reason.into(),
+    };
+    // All of them together stay below a quarter of the memory.
+    let share = |part: u64| (facts.memory / part).max(16 << 20);
+    let mut mounts = vec![
+        mount("/", Kind::ReadOnly, "the machine, read-only"),
+        mount("/dev", Kind::Dev, "a minimal /dev"),
+        mount(
+            "/dev/shm",
+            Kind::Tmpfs { mode: 0o1777, size: share(16) },
+            "shared memory of the inside's own",
+        ),
+        mount("/dev", Kind::Seal, "nothing is added to /dev from inside"),
+    ];
+    if spec.nested_userns {
+        mounts.push(mount(
+            "/proc",
+            Kind::Writable,
+            "`nestedUserns`: the outer /proc, a fresh one is forbidden in this container",
+        ));
+        mounts.extend(facts.kernel_files.iter().map(|path| Mount {
+            destination: path.clone(),
+            kind: Kind::ReadOnly,
+            reason: "`nestedUserns`: the kernel's switches stay read-only".into(),
+        }));
+    } else {
+        mounts.push(mount("/proc", Kind::Proc, "a /proc of the own processes"));
+    }
+    mounts.push(mount(
+        "/tmp",
+        Kind::Tmpfs { mode: 0o1777, size: share(8) },
+        "a private /tmp: the host's holds other programs' sockets and files",
+    ));
+    mounts
+}
+
+/// `/run`: empty but for what programs need and what acts on nothing outside.
+fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
+    let mut mounts = vec![Mount {
+        destination: "/run".into(),
+        kind: Kind::Tmpfs { mode: 0o755, size: 16 << 20 },
+        reason: "an empty /run: the host's holds the sockets of its services".into(),
+    }];
+    for entry in &facts.run {
+        if entry.resolver && !network {
+            continue;
+        }
+        let (kind, reason) = match &entry.link {
+            Some(target) => (Kind::Link(target.clone()), "needed to find programs"),
+            None if entry.resolver => (Kind::ReadOnly, "needed to look names up"),
+            None => (Kind::ReadOnly, "needed to find programs and drivers"),
+        };
+        mounts.push(Mount { destination: entry.path.clone(), kind, reason: reason.into() });
+    }
+    mounts.push(Mount {
+        destination: runtime.to_path_buf(),
+        kind: Kind::Tmpfs { mode: 0o700, size: (facts.memory / 32).max(16 << 20) },
+        reason: "a runtime directory of the inside's own".into(),
+    });
+    // Elsewhere the caller's runtime directory would still be seen.
+    if let Some(outer) = &facts.runtime
+        && !in_replaced_tree(outer)
+        && !facts.workspace.starts_with(outer)
+        && !facts.physical_homes.iter().any(|home| home.starts_with(outer))
+    {
+        mounts.push(Mount {
+            destination: outer.clone(),
+            kind: Kind::Tmpfs { mode: 0o700, size: 16 << 20 },
+            reason: "the host's runtime directory: it holds the sockets of the session".into(),
+        });
+    }
+    mounts
+}
+
+/// Whether the jail has a tree of its own where `path` lies.
+fn in_replaced_tree(path: &Path) -> bool {
+    ["/tmp", "/run"].iter().any(|tree| path.starts_with(tree))
+}
+
+/// What must stay readable although it lies in a tree that is replaced.
+fn shown_again(facts: &Facts, masks: &[Mount], writable: &[Mount]) -> Vec<Mount> {
+    let mut wanted: Vec<(&Path, &str)> = facts
+        .physical_homes
+        .iter()
+        .filter(|home| **home != Path::new("/tmp"))
+        .map(|home| (home.as_path(), "the home, which lies in a tree that is replaced"))
+        .collect();
+    if let Some(config) = facts.config.as_ref().filter(|config| is_there(config)) {
+        wanted.push((&config.physical, "kli's configuration"));
+    }
+    if let Some(program) = &facts.program {
+        wanted.push((program, "the program, which lies in a tree that is replaced"));
+    }
+    let mut mounts: Vec<Mount> = Vec::new();
+    for (path, reason) in wanted {
+        let seen = |mount: &Mount| path.starts_with(&mount.destination);
+        if in_replaced_tree(path)
+            && path.parent().is_some_and(|parent| parent != Path::new("/"))
+            && covering(masks, path).is_none()
+            && !mounts.iter().any(seen)
+            && !writable.iter().any(seen)
+        {
+            mounts.push(Mount {
+                destination: path.to_path_buf(),
+                kind: Kind::ReadOnly,
+                reason: reason.into(),
+            });
+        }
+    }
+    mounts.sort_by(|a, b| order(a).cmp(&order(b)));
+    mounts
+}
+
+fn is_there(path: &Writable) -> bool {
+    path.trouble.is_none() && path.missing == 0
+}
+
+/// The workspace and everything else that is writable, outermost first.
+fn writable(
+    spec: &Spec,
+    facts: &Facts,
+    masks: &[Mount],
+    create: &mut Vec<Create>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Mount>, PlanError> {
+    let mut mounts = vec![Mount {
+        destination: facts.workspace.clone(),
+        kind: Kind::Writable,
+        reason: "the workspace".into(),
+    }];
+    // Where the inside of this or an earlier start can have planted a link (law 16).
+    let mut roots = vec![facts.workspace.clone()];
+    roots.extend(facts.writable.iter().map(|path| path.physical.clone()));
+    let state = facts.state.as_ref().filter(|_| spec.state_dir);
+    roots.extend(state.map(|state| state.physical.clone()));
+
+    for path in &facts.writable {
+        let refuse = |because| PlanError::Writable { wish: path.wish.clone(), because };
+        usable(path, facts, &roots).map_err(refuse)?;
+        if let Some(mask) = covering(masks, &path.physical) {
+            notes.push(format!(
+                "`{}` is writable by the list and stays hidden: `{}` is denied",
+                shown(&path.spelled),
+                shown(&mask.destination)
+            ));
+            continue;
+        }
+        if path.missing > 0 {
+            if path.physical.starts_with(&facts.workspace) {
+                continue;
+            }
+            create.push(Create { path: path.physical.clone(), missing: path.missing });
+        }
+        mounts.push(Mount {
+            destination: path.physical.clone(),
+            kind: Kind::Writable,
+            reason: format!("writable: {}", path.wish),
+        });
+    }
+    if let Some(state) = state {
+        let refuse = |because| PlanError::State { path: state.spelled.clone(), because };
+        usable(state, facts, &roots).map_err(refuse)?;
+        if let Some(mask) = covering(masks, &state.physical) {
+            return Err(refuse(format!(
+                "it lies inside the denied path `{}`: set `stateDir` to false, or deny less",
+                shown(&mask.destination)
+            )));
+        }
+        if state.missing > 0 {
+            create.push(Create { path: state.physical.clone(), missing: state.missing });
+        }
+        mounts.push(Mount {
+            destination: state.physical.clone(),
+            kind: Kind::Writable,
+            reason: "kli's state, so that sessions survive".into(),
+        });
+    }
+    create.sort_by(|a, b| a.path.cmp(&b.path));
+    mounts.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
+    // What lies inside another writable path is writable through it.
+    let mut outermost: Vec<Mount> = Vec::new();
+    for mount in mounts {
+        if !outermost.iter().any(|above| mount.destination.starts_with(&above.destination)) {
+            outermost.push(mount);
+        }
+    }
+    Ok(outermost)
+}
+
+/// Whether a path can be made writable, `Err` with the sentence when it cannot.
+fn usable(path: &Writable, facts: &Facts, roots: &[PathBuf]) -> Result<(), String> {
+    if let Some(trouble) = &path.trouble {
+        return Err(trouble.clone());
+    }
+    for link in &path.links {
+        let directory = link.parent().unwrap_or(link);
+        if let Some(root) = roots.iter().find(|root| directory.starts_with(root)) {
+            return Err(format!(
+                "`{}` is a symbolic link inside `{}`, which an earlier start could write: \
+                 replace it with a directory, or name its target",
+                shown(link),
+                shown(root)
+            ));
+        }
+    }
+    let physical = &path.physical;
+    if ["/proc", "/sys", "/dev"].iter().any(|tree| physical.starts_with(tree)) {
+        return Err(format!("it leads to `{}`, which is never writable", shown(physical)));
+    }
+    if ["/", "/run", "/home"].iter().any(|tree| physical == Path::new(tree)) {
+        return Err(format!("it leads to `{}`: name what is needed below it", shown(physical)));
+    }
+    if let Some(home) =
+        facts.physical_homes.iter().find(|home| home.starts_with(physical) && *home != physical)
+    {
+        return Err(format!(
+            "it contains the home `{}`: name what is needed below it",
+            shown(home)
+        ));
+    }
+    let below_home = |home: &PathBuf| path.spelled.starts_with(home) || physical.starts_with(home);
+    if path.missing > 0
+        && !facts.homes.iter().any(below_home)
+        && !facts.physical_homes.iter().any(below_home)
+        && !physical.starts_with(&facts.workspace)
+    {
+        return Err(
+            "it does not exist, and only below the home are directories created: create it, or \
+             take it out"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// kli's configuration directory when something writable contains it.
+fn protected_config<'a>(facts: &'a Facts, mounts: &[Mount]) -> Option<&'a Writable> {
+    let config = facts.config.as_ref().filter(|config| config.trouble.is_none())?;
+    mounts
+        .iter()
+        .any(|mount| {
+            mount.kind == Kind::Writable && config.physical.starts_with(&mount.destination)
+        })
+        .then_some(config)
+}
+
+/// Whether what a mask hides would be seen without it: the last mount over it shows the host.
+fn is_visible(mounts: &[Mount], mask: &Mount) -> bool {
+    let above = mounts
+        .iter()
+        .rev()
+        .find(|mount| mount.kind != Kind::Seal && mask.destination.starts_with(&mount.destination));
+    let below = mounts
+        .iter()
+        .any(|mount| mount.kind.is_bind() && mount.destination.starts_with(&mask.destination));
+    above.is_some_and(|mount| mount.kind.is_bind()) || below
+}
+
+/// What the inside may know: no name of anything hidden.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Marker {
+    version: u64,
+    network: bool,
+    workspace: String,
+    writable_paths: Vec<String>,
+    hidden_paths: usize,
+    denied_variables: usize,
+}
+
+fn marker(
+    network: bool,
+    facts: &Facts,
+    mounts: &[Mount],
+    hidden: usize,
+    removed: &[(OsString, &'static str)],
+) -> String {
+    let marker = Marker {
+        version: super::spec::VERSION,
+        network,
+        workspace: facts.workspace.to_string_lossy().into_owned(),
+        writable_paths: mounts
+            .iter()
+            .filter(|mount| mount.kind == Kind::Writable && mount.destination != Path::new("/proc"))
+            .map(|mount| mount.destination.to_string_lossy().into_owned())
+            .collect(),
+        hidden_paths: hidden,
+        denied_variables: removed
+            .iter()
+            .filter(|(_, reason)| *reason == environment::DENIED)
+            .count(),
+    };
+    serde_json::to_string(&marker).unwrap_or_default()
+}
+
+/// Whether a variable is denied by the specification or by the request.
+fn is_denied(spec: &Spec, request: &Request, name: &OsStr) -> bool {
+    spec.deny_env.iter().chain(&request.deny_env).any(|pattern| pattern.matches(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;

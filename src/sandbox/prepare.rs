@@ -1,0 +1,54 @@
+//! Makes the missing directories of a plan on the host, on held handles: no symbolic link is
+//! followed on the way, so nothing planted decides where they come to be (law 16).
+
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::plan::{Create, shown};
+
+/// A directory could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the directory `{}` cannot be created: {source}", shown(path))]
+pub struct PrepareError {
+    path: PathBuf,
+    #[source]
+    source: Errno,
+}
+
+/// Makes every directory, 0700 each. One that appeared since the plan is taken as it is when it is
+/// a directory.
+///
+/// # Errors
+/// [`PrepareError`] names the directory. What was made before it stays; it is empty.
+pub(super) fn create(directories: &[Create]) -> Result<(), PrepareError> {
+    for directory in directories {
+        make(&directory.path, directory.missing)
+            .map_err(|source| PrepareError { path: directory.path.clone(), source })?;
+    }
+    Ok(())
+}
+
+fn make(path: &Path, missing: usize) -> Result<(), Errno> {
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let there = parts.len().saturating_sub(missing);
+    let handle = |at: &OwnedFd, part: &Component<'_>| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(at, part.as_os_str().as_bytes(), flags, Mode::empty())
+    };
+    let mut at =
+        rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    for (index, part) in parts.iter().enumerate().skip(1) {
+        if index >= there {
+            match rustix::fs::mkdirat(&at, part.as_os_str().as_bytes(), Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        at = handle(&at, part)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! The system calls that have no safe wrapper in the launcher's dependencies, one small function
+//! each. All unsafe code of the crate is here.
+
+#![expect(unsafe_code, reason = "signals, unshare and the steps between fork and exec need libc")]
+
+use std::ffi::{CStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The signals that are forwarded to the inside.
+pub(super) const FORWARDED: [i32; 5] =
+    [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH];
+
+/// Closes every descriptor from `first` on.
+pub(super) fn close_from(first: RawFd) -> io::Result<()> {
+    let first = libc::c_uint::try_from(first).map_err(io::Error::other)?;
+    // SAFETY: the callers own no descriptor from `first` on: the launcher calls this before it
+    // opens anything, the inner stage with its last own descriptor below.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes ownership of a descriptor that the process was started with.
+pub(super) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: `fcntl` looks at the number only.
+    if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: it is open, and only the inner stage calls this, once a number, before opening any.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: `sigemptyset` initialises the set, `sigaddset` gets valid signal numbers.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
+    }
+}
+
+/// Blocks the forwarded signals and SIGCHLD, and makes SIGCHLD deliverable even where the caller
+/// ignored it.
+pub(super) fn block_signals() -> io::Result<()> {
+    let mut signals = FORWARDED.to_vec();
+    signals.push(libc::SIGCHLD);
+    let set = set_of(&signals);
+    // SAFETY: valid sets and dispositions; one thread.
+    unsafe {
+        if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+        if libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// A descriptor that is readable while one of the blocked signals waits.
+pub(super) fn signal_descriptor() -> io::Result<OwnedFd> {
+    let mut signals = FORWARDED.to_vec();
+    signals.push(libc::SIGCHLD);
+    let set = set_of(&signals);
+    // SAFETY: a valid set; the result is checked and owned once.
+    unsafe {
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// The next waiting signal, `None` when none waits.
+pub(super) fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the buffer is as large as said and plain old data.
+    let (read, info) = unsafe {
+        let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+        (libc::read(descriptor.as_raw_fd(), (&raw mut info).cast(), size), info)
+    };
+    if usize::try_from(read) == Ok(size) {
+        return Ok(i32::try_from(info.ssi_signo).ok());
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) }
+}
+
+/// Waits for one of the blocked signals without a descriptor; process 1 of the jail keeps none.
+pub(super) fn wait_signal() -> io::Result<i32> {
+    let mut signals = FORWARDED.to_vec();
+    signals.push(libc::SIGCHLD);
+    let set = set_of(&signals);
+    loop {
+        // SAFETY: a valid set, no information asked for.
+        let signal = unsafe { libc::sigwaitinfo(&raw const set, std::ptr::null_mut()) };
+        if signal > 0 {
+            return Ok(signal);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Gives every signal its default disposition, whatever was inherited.
+pub(super) fn default_dispositions() {
+    for signal in 1..=libc::SIGSYS {
+        if signal != libc::SIGKILL && signal != libc::SIGSTOP {
+            // SAFETY: default dispositions only; one thread.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+}
+
+/// Sends `signal` to a process (positive) or a process group (negative).
+pub(super) fn kill(pid: i32, signal: i32) {
+    // SAFETY: no memory is involved. A target that is gone already is what was wanted.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Prepares `command` to run as the jail's monitor: it dies with this process, does not get the
+/// terminal's signals, and is not ended by the signals that are forwarded past it.
+pub(super) fn monitor(command: &mut Command) -> &mut Command {
+    // SAFETY: async-signal-safe calls only, no allocation.
+    let parent = unsafe { libc::getpid() };
+    let steps = move || unsafe {
+        if libc::setpgid(0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        // Only `exec` of a privileged file clears it again, and such a bubblewrap is refused.
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The parent may have died before the line above.
+        if libc::getppid() != parent {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    };
+    // SAFETY: `steps` does nothing but async-signal-safe calls.
+    unsafe { command.pre_exec(steps) }
+}
+
+/// Prepares `command` to start with no signal blocked: a new process inherits the mask.
+pub(super) fn unblocked(command: &mut Command) -> &mut Command {
+    let none = set_of(&[]);
+    let steps = move || {
+        // SAFETY: a valid set; async-signal-safe.
+        let done =
+            unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: `steps` does nothing but an async-signal-safe call.
+    unsafe { command.pre_exec(steps) }
+}
+
+/// Moves this process into new namespaces.
+pub(super) fn unshare(flags: i32) -> io::Result<()> {
+    // SAFETY: namespaces only, no shared memory or descriptor table; one thread.
+    if unsafe { libc::unshare(flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The machine's memory in bytes.
+pub(super) fn memory() -> u64 {
+    // SAFETY: the structure is plain old data and filled by the call.
+    let info = unsafe {
+        let mut info: libc::sysinfo = std::mem::zeroed();
+        libc::sysinfo(&raw mut info);
+        info
+    };
+    info.totalram.saturating_mul(u64::from(info.mem_unit))
+}
+
+/// The home of `uid` by the system's name services, for accounts that `/etc/passwd` lacks.
+pub(super) fn account_home(uid: u32) -> Option<PathBuf> {
+    let mut buffer = vec![0; 16 * 1024];
+    // SAFETY: the buffer outlives the entry, whose strings point into it; one thread.
+    unsafe {
+        let mut entry: libc::passwd = std::mem::zeroed();
+        let mut found = std::ptr::null_mut();
+        let failed = libc::getpwuid_r(
+            uid,
+            &raw mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        );
+        if failed != 0 || found.is_null() || entry.pw_dir.is_null() {
+            return None;
+        }
+        let home = CStr::from_ptr(entry.pw_dir).to_bytes().to_vec();
+        Some(PathBuf::from(OsString::from_vec(home)))
+    }
+}

@@ -1,0 +1,10 @@
+//! The launcher against the laws of `docs/confinement.md`, for an ordinary user and for root. Each
+//! denial is asserted by its message and by the missing effect, and has a positive control.
+
+mod environment;
+mod failure;
+mod hidden;
+mod life;
+mod specification;
+mod view;
+mod workspace;

@@ -1,0 +1,111 @@
+//! Laws 4 and 5: the environment and the descriptors of the inside.
+
+use crate::jail::{err, for_both, has, ok, out, refused};
+
+#[test]
+fn a_denied_variable_is_in_no_environment_inside() {
+    for_both(|world| {
+        world.spec(r#"{"denyEnv":["TOKEN","AWS_*"]}"#);
+        let script = "cat /proc/[0-9]*/environ | tr '\\0' '\\n'; env";
+        let run = |options: &[&str]| {
+            world
+                .run_with(options, &["sh", "-c", script])
+                .env("TOKEN", "VALUE-1")
+                .env("AWS_SECRET_ACCESS_KEY", "VALUE-2")
+                .env("TOKENS", "VALUE-3")
+                .env("LATE", "VALUE-4")
+                .output()
+                .unwrap()
+        };
+        let text = ok(&run(&[]));
+        assert!(!text.contains("VALUE-1") && !text.contains("VALUE-2"), "{text}");
+        // Process 1, the shell and `cat`, and `env`: the look is a real one.
+        assert!(text.matches("VALUE-3").count() >= 3, "{text}");
+        has(&text, &["VALUE-4"]);
+        let text = ok(&run(&["--deny-env", "LATE"]));
+        assert!(!text.contains("VALUE-4"), "{text}");
+        has(&text, &["VALUE-3"]);
+    });
+}
+
+#[test]
+fn variables_that_point_outside_are_corrected_or_removed() {
+    for_both(|world| {
+        let run = world
+            .run_with(&[], &["sh", "-c", "env; mktemp; stat -c '%a %U %n' \"$XDG_RUNTIME_DIR\"; touch \"$XDG_RUNTIME_DIR/x\" && echo writable; ls -A \"$XDG_RUNTIME_DIR\""])
+            .env("TMPDIR", "/run/user/77/nix-shell.1")
+            .env("TEMP", "/nowhere")
+            .env("XDG_RUNTIME_DIR", "/run/user/77")
+            .env("SSH_AUTH_SOCK", "/home/x/agent")
+            .env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/77/bus")
+            .env("DOCKER_HOST", "unix:///run/user/77/docker.sock")
+            .env("SOME_FILE", "/tmp/x/y")
+            .env("DISPLAY", ":0")
+            .env("PWD", "/somewhere/logical")
+            .env("OLDPWD", "/old")
+            .env("KEPT", "/etc/hosts")
+            .env("TMUX", "/tmp/tmux-0/default,1,0")
+            .output()
+            .unwrap();
+        let text = ok(&run);
+        let pwd = format!("PWD={}\n", world.workspace.display());
+        has(
+            &text,
+            &[
+                "TMPDIR=/tmp\n",
+                "TEMP=/tmp\n",
+                "XDG_RUNTIME_DIR=/run/user/77\n",
+                "KEPT=/etc/hosts\n",
+                &pwd,
+                "\n/tmp/tmp.",
+                "700 ",
+                "writable\nx\n",
+            ],
+        );
+        for gone in
+            ["SSH_AUTH_SOCK", "DBUS_", "DOCKER_HOST", "SOME_FILE", "DISPLAY", "OLDPWD=/old", "TMUX"]
+        {
+            assert!(!text.contains(gone), "{gone} in {text}");
+        }
+    });
+}
+
+#[test]
+fn no_descriptor_of_the_caller_reaches_the_inside() {
+    for_both(|world| {
+        world.file("home/secret", "SECRET");
+        world.spec(r#"{"denyRead":["~/secret"]}"#);
+        let script = |inner: &str| format!("exec 9<../secret; {inner} sh -c 'cat <&9'");
+        assert_eq!(ok(&world.plainly(&script(""))), "SECRET");
+        let start = format!(
+            "'{}' run --spec '{}' --",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        let tried = world.plainly(&script(&start));
+        assert_eq!(out(&tried), "");
+        has(&err(&tried), &["9: Bad file descriptor"]);
+        assert_eq!(ok(&world.inside("ls /proc/self/fd; ls /proc/1/fd")), "0\n1\n2\n3\n0\n1\n2\n");
+    });
+}
+
+#[test]
+fn a_directory_as_a_standard_stream_is_refused() {
+    for_both(|world| {
+        for (number, redirect) in [(0, "0<.."), (1, "1<.."), (2, "2<..")] {
+            let start = format!(
+                "'{}' run --spec '{}' -- touch effect {redirect}",
+                world.launcher().display(),
+                world.spec_file().display()
+            );
+            let tried = world.plainly(&start);
+            assert_eq!(tried.status.code(), Some(125));
+            if number != 2 {
+                has(&refused(&tried), &[&format!("descriptor {number} is a directory")]);
+            }
+            assert!(!world.workspace.join("effect").exists());
+        }
+        ok(&world.inside("touch effect"));
+        assert!(world.workspace.join("effect").exists());
+    });
+}

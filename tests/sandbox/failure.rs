@@ -1,0 +1,143 @@
+//! Law 11: what cannot be confined is not started, and one sentence says why and what repairs it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::jail::{World, for_both, has, ok, refused};
+
+fn script(world: &World, name: &str, text: &str, mode: u32) -> String {
+    let file = world.file(name, text);
+    fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn nothing_started(world: &World) {
+    assert!(!world.workspace.join("effect").exists());
+    ok(&world.inside("touch effect && rm effect"));
+}
+
+#[test]
+fn without_bubblewrap_nothing_starts() {
+    for_both(|world| {
+        let start = format!(
+            "'{}' run --spec '{}' -- touch effect",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        for path in ["/nonexistent", "", ".:bin", "../bin"] {
+            let mut command = world.command("/bin/sh");
+            let output = command.args(["-c", &start]).env("PATH", path).output().unwrap();
+            has(&refused(&output), &["bubblewrap is not found on PATH", "install it"]);
+        }
+        let named =
+            world.run_with(&["--bwrap", "/no/bwrap"], &["touch", "effect"]).output().unwrap();
+        has(&refused(&named), &["`/no/bwrap` cannot be used"]);
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn an_old_a_broken_and_a_setuid_bubblewrap_are_named() {
+    for_both(|world| {
+        let old = script(
+            world,
+            "old",
+            "#!/bin/sh\n[ \"$1\" = --version ] && { echo bubblewrap 0.4.1; exit; }\necho 'bwrap: Unknown option --perms' >&2; exit 1\n",
+            0o755,
+        );
+        let setuid = script(world, "setuid", "#!/bin/sh\ntouch effect\n", 0o4755);
+        let silent = script(world, "silent", "#!/bin/sh\nexit 0\n", 0o755);
+        let data = script(world, "data", "x", 0o644);
+        for (bwrap, parts) in [
+            (old, ["is version 0.4, the oldest that works is 0.8", "Unknown option"]),
+            (setuid, ["it is setuid", "chmod u-s"]),
+            (silent, ["bubblewrap failed: it said nothing", "explain"]),
+            (data, ["no executable file", "--bwrap"]),
+        ] {
+            let output =
+                world.run_with(&["--bwrap", &bwrap], &["touch", "effect"]).output().unwrap();
+            has(&refused(&output), &parts);
+        }
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn without_user_namespaces_the_switch_is_named() {
+    for_both(|world| {
+        for count in [0, 1] {
+            let start = format!(
+                "echo {count} > /proc/sys/user/max_user_namespaces && exec \"$L\" run --spec \"$SPEC\" -- touch effect"
+            );
+            let text = refused(&world.in_namespace(&start));
+            has(
+                &text,
+                &[
+                    &format!("`user.max_user_namespaces` is {count}"),
+                    "sysctl -w user.max_user_namespaces=",
+                ],
+            );
+        }
+        ok(&world.in_namespace("exec \"$L\" run --spec \"$SPEC\" -- true"));
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn a_masked_proc_names_nested_userns_and_works_with_it() {
+    for_both(|world| {
+        let start = "mount --bind /dev/null /proc/keys && exec \"$L\" run --spec \"$SPEC\" -- sh -c \
+            'echo x > effect; test -e /proc/self/status && echo proc; echo x > /proc/sys/kernel/hostname; echo x > /proc/sysrq-trigger'";
+        let text = refused(&world.in_namespace(start));
+        has(&text, &["set `nestedUserns` to true"]);
+        nothing_started(world);
+        world.spec(r#"{"nestedUserns":true}"#);
+        let output = world.in_namespace(start);
+        assert_eq!(crate::jail::out(&output), "proc\n");
+        assert_eq!(crate::jail::err(&output).matches("cannot create").count(), 2, "{output:?}");
+        assert!(world.workspace.join("effect").exists());
+    });
+}
+
+#[test]
+fn with_read_only_sysctls_nested_userns_still_works() {
+    for_both(|world| {
+        world.spec(r#"{"nestedUserns":true}"#);
+        let start = "mount --bind /dev/null /proc/keys && mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && \
+            exec \"$L\" run --spec \"$SPEC\" -- sh -c 'setsid sleep 0.1 & echo up'";
+        assert_eq!(ok(&world.in_namespace(start)), "up\n");
+        world.spec("{}");
+        has(&refused(&world.in_namespace(start)), &["set `nestedUserns` to true"]);
+    });
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_explained() {
+    for_both(|world| {
+        let spec = world.spec_file();
+        let spec = spec.to_str().unwrap();
+        for (words, part) in [
+            (vec![], "a command is missing"),
+            (vec!["walk"], "there is no command `walk`"),
+            (vec!["run", "--", "true"], "`--spec FILE` is missing"),
+            (vec!["run", "--spec", spec], "the program is missing"),
+            (vec!["run", "--spec", spec, "--"], "the program is missing"),
+            (vec!["run", "--spec", spec, "--", ""], "the program's name is empty"),
+            (vec!["run", "--spec", spec, "--writable", "/", "--", "true"], "--writable"),
+            (
+                vec!["run", "--spec", spec, "--deny-env", "A=B", "--", "true"],
+                "`A=B` is no variable name",
+            ),
+            (vec!["run", "--spec", "/no/spec", "--", "true"], "`/no/spec` cannot be read"),
+            (vec!["check"], "`check` needs a file"),
+            (vec!["explain", spec, "--format", "xml"], "there is no format `xml`"),
+        ] {
+            let output = world.command(world.launcher()).args(&words).output().unwrap();
+            has(&refused(&output), &[part]);
+        }
+        let help = ok(&world.command(world.launcher()).arg("--help").output().unwrap());
+        has(&help, &["usage:", "--deny-env", "125"]);
+        let version = ok(&world.command(world.launcher()).arg("--version").output().unwrap());
+        assert_eq!(version, format!("kli-sandbox {}\n", env!("CARGO_PKG_VERSION")));
+    });
+}

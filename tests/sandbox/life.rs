@@ -1,0 +1,264 @@
+//! Law 8: exit codes and signals pass through, and nothing outlives the launcher.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::jail::{World, children, err, for_both, has, kill, ok, processes, wait_for};
+
+/// A number that makes a `sleep` findable.
+fn token() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("3600.{}00{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Starts a script without `timeout` in between, so that the child is the launcher, and waits
+/// until it says that it is up.
+fn start(world: &World, script: &str) -> Child {
+    let up = world.workspace.join("up");
+    drop(fs::remove_file(&up));
+    let mut command = world.command(world.launcher());
+    command.arg("run").arg("--spec").arg(world.spec_file());
+    let child = command
+        .args(["--", "sh", "-c", &format!("{script}")])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_for(Duration::from_secs(10), || up.exists()), "not started: {script}");
+    child
+}
+
+fn code(mut child: Child) -> i32 {
+    child.wait().unwrap().code().unwrap_or(-1)
+}
+
+fn pid(child: &Child) -> i32 {
+    i32::try_from(child.id()).unwrap()
+}
+
+#[test]
+fn codes_and_signals_pass_through() {
+    for_both(|world| {
+        for (script, code) in [
+            ("exit 0", 0),
+            ("exit 42", 42),
+            ("exit 255", 255),
+            ("kill -TERM $$", 143),
+            ("kill -KILL $$", 137),
+            ("ulimit -c 0; kill -SEGV $$", 139),
+        ] {
+            assert_eq!(world.inside(script).status.code(), Some(code), "{script}");
+        }
+        let absent = world.run_with(&[], &["no-such-program"]).output().unwrap();
+        assert_eq!(absent.status.code(), Some(127));
+        has(&err(&absent), &["`no-such-program` is not found inside"]);
+        let data = world.run_with(&[], &["/etc/passwd"]).output().unwrap();
+        assert_eq!(data.status.code(), Some(126));
+        has(&err(&data), &["`/etc/passwd` cannot be executed"]);
+    });
+}
+
+#[test]
+fn arguments_and_streams_pass_unchanged() {
+    for_both(|world| {
+        let words = ["printf", "%s|", "a b", "", "--", "$HOME", "new\nline", "*", "--deny"];
+        assert_eq!(
+            ok(&world.run_with(&[], &words).output().unwrap()),
+            "a b||--|$HOME|new\nline|*|--deny|"
+        );
+        let mut cat = world.run_with(&[], &["sh", "-c", "cat; echo problem >&2"]);
+        let mut child = cat
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\x00\xffbytes").unwrap();
+        drop(child.stdin.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.stdout, b"\x00\xffbytes");
+        assert_eq!(output.stderr, b"problem\n");
+    });
+}
+
+#[test]
+fn the_program_starts_with_default_signals() {
+    for_both(|world| {
+        let text = ok(&world.inside("grep -E '^Sig(Blk|Ign)' /proc/self/status"));
+        assert_eq!(text, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+    });
+}
+
+#[test]
+fn term_lets_the_program_save_and_leaves_nothing() {
+    for_both(|world| {
+        for (signal, name) in [
+            (Signal::TERM, "TERM"),
+            (Signal::HUP, "HUP"),
+            (Signal::INT, "INT"),
+            (Signal::QUIT, "QUIT"),
+        ] {
+            let token = token();
+            let child = start(
+                world,
+                &format!(
+                    "trap 'echo saved > saved; exit 7' {name}; sleep {token} & touch up; wait"
+                ),
+            );
+            assert!(!processes(&token).is_empty());
+            kill(pid(&child), signal);
+            assert_eq!(code(child), 7, "{name}");
+            assert_eq!(fs::read_to_string(world.workspace.join("saved")).unwrap(), "saved\n");
+            fs::remove_file(world.workspace.join("saved")).unwrap();
+            assert_eq!(processes(&token), [0; 0]);
+        }
+    });
+}
+
+#[test]
+fn term_ends_a_program_that_does_not_care() {
+    for_both(|world| {
+        let token = token();
+        let child = start(world, &format!("touch up; exec sleep {token}"));
+        kill(pid(&child), Signal::TERM);
+        assert_eq!(code(child), 143);
+        assert_eq!(processes(&token), [0; 0]);
+    });
+}
+
+#[test]
+fn a_second_term_kills() {
+    for_both(|world| {
+        let token = token();
+        let child =
+            start(world, &format!("trap '' TERM; touch up; sleep {token} & wait; sleep {token}"));
+        kill(pid(&child), Signal::TERM);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!processes(&token).is_empty(), "the first one lets it live");
+        let then = Instant::now();
+        kill(pid(&child), Signal::TERM);
+        assert_eq!(code(child), 137);
+        assert!(then.elapsed() < Duration::from_secs(2));
+        assert_eq!(processes(&token), [0; 0]);
+    });
+}
+
+#[test]
+fn ten_seconds_after_term_it_is_killed() {
+    let world = World::new(crate::jail::Who::User);
+    let token = token();
+    let child =
+        start(&world, &format!("trap '' TERM; touch up; sleep {token} & wait; sleep {token}"));
+    let then = Instant::now();
+    kill(pid(&child), Signal::TERM);
+    assert_eq!(code(child), 137);
+    assert!((9..13).contains(&then.elapsed().as_secs()), "{:?}", then.elapsed());
+    assert_eq!(processes(&token), [0; 0]);
+}
+
+#[test]
+fn a_daemon_left_behind_ends_with_the_program() {
+    for_both(|world| {
+        let token = token();
+        let left = world.inside(&format!("setsid sh -c 'trap \"\" HUP TERM; sleep {token}; sleep {token}' >/dev/null 2>&1 & sleep 0.2; exit 3"));
+        assert_eq!(left.status.code(), Some(3));
+        assert!(wait_for(Duration::from_secs(2), || processes(&token).is_empty()));
+        // Without a jail it lives on.
+        let plain =
+            world.plainly(&format!("setsid sleep {token} >/dev/null 2>&1 & sleep 0.2; exit 3"));
+        assert_eq!(plain.status.code(), Some(3));
+        let alive = processes(&token);
+        assert!(!alive.is_empty());
+        alive.into_iter().for_each(|pid| kill(pid, Signal::KILL));
+    });
+}
+
+#[test]
+fn whoever_of_the_chain_is_killed_nothing_is_left() {
+    for_both(|world| {
+        for link in ["launcher", "monitor", "process 1"] {
+            let token = token();
+            let mut child =
+                start(world, &format!("setsid sleep {token} & touch up; sleep {token}"));
+            let monitor = *children(pid(&child)).first().unwrap();
+            let first = *children(monitor).first().unwrap();
+            assert!(processes(&token).len() >= 2);
+            kill(
+                match link {
+                    "launcher" => pid(&child),
+                    "monitor" => monitor,
+                    _ => first,
+                },
+                Signal::KILL,
+            );
+            let gone = wait_for(Duration::from_secs(2), || processes(&token).is_empty());
+            assert!(gone, "{link}: {:?}", processes(&token));
+            let status = child.wait().unwrap();
+            if link != "launcher" {
+                assert_eq!(status.code(), Some(137), "{link}");
+            }
+            assert!(!fs::exists(format!("/proc/{first}/exe")).unwrap());
+        }
+    });
+}
+
+#[test]
+fn signals_before_the_program_is_up_are_not_lost() {
+    for_both(|world| {
+        for wait in [0, 1, 2, 4, 8] {
+            let token = token();
+            let mut command = world.command(world.launcher());
+            command.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "sleep", &token]);
+            let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(wait));
+            kill(pid(&child), Signal::TERM);
+            let ended = wait_for(Duration::from_secs(3), || child.try_wait().unwrap().is_some());
+            assert!(ended, "after {wait} ms");
+            assert_eq!(processes(&token), [0; 0]);
+        }
+    });
+}
+
+#[test]
+fn the_launcher_sleeps_while_it_waits() {
+    let world = World::new(crate::jail::Who::User);
+    let child = start(&world, "touch up; sleep 1");
+    let ticks = |pid: i32| -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let before = ticks(pid(&child));
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(ticks(pid(&child)), before);
+    assert_eq!(code(child), 0);
+}
+
+#[test]
+fn a_hundred_orphans_are_reaped() {
+    for_both(|world| {
+        let script = "for i in $(seq 100); do (sleep 0.01 &) ; done; sleep 0.4; grep -l 'State:.Z' /proc/[0-9]*/status | wc -l";
+        assert_eq!(ok(&world.inside(script)), "0\n");
+    });
+}
+
+#[test]
+fn the_inside_cannot_push_input_into_the_terminal() {
+    // `script` gives the launcher a terminal of its own.
+    if !Command::new("script").arg("--version").output().is_ok_and(|it| it.status.success()) {
+        panic!("`script` (bsdutils) is needed");
+    }
+    for_both(|world| {
+        let push = r#"perl -e "print ioctl(STDIN, 0x5412, my \$c = q(x)) ? q(pushed) : q(refused: ) . \$!, qq(\n)""#;
+        let start = format!(
+            "'{}' run --spec '{}' -- {push}",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        let output = world.command("script").args(["-qec", &start, "/dev/null"]).output().unwrap();
+        has(&ok(&output), &["refused: "]);
+    });
+}

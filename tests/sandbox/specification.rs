@@ -1,0 +1,151 @@
+//! The specification on the command line: `check` and `run` agree, `explain` tells the truth.
+
+use std::fs;
+
+use crate::jail::{World, for_both, has, ok, refused};
+
+fn check(world: &World) -> std::process::Output {
+    world.command(world.launcher()).arg("check").arg(world.spec_file()).output().unwrap()
+}
+
+#[test]
+fn check_and_run_give_the_same_verdict_with_key_and_position() {
+    for_both(|world| {
+        for (text, parts) in [
+            ("", vec!["line 1 column 0"]),
+            ("[]", vec!["one JSON object", "line 1"]),
+            ("{\"network\":true,}", vec!["line 1 column 17"]),
+            (
+                "{\n \"denyread\": []}",
+                vec!["unknown key `denyread`, did you mean `denyRead`?", "line 2"],
+            ),
+            (r#"{"colour":1}"#, vec!["unknown key `colour`, the keys are version, network"]),
+            (r#"{"version":2}"#, vec!["`version` is 2", "knows only 1"]),
+            (r#"{"version":"1"}"#, vec!["`version`:", "string \"1\""]),
+            (
+                r#"{"denyRead":null}"#,
+                vec!["`denyRead`:", "null", "a list of strings", "line 1 column 16"],
+            ),
+            (r#"{"writablePaths":"/x"}"#, vec!["`writablePaths`:", "a list of strings"]),
+            (r#"{"network":"yes"}"#, vec!["`network`:", "a boolean"]),
+            (r#"{"denyRead":[1]}"#, vec!["`denyRead`:", "integer `1`"]),
+            (r#"{"denyRead":["../x"]}"#, vec!["`../x` starts at no known place"]),
+            (r#"{"denyRead":["~/a/../b"]}"#, vec!["`~/a/../b` contains `..`"]),
+            (r#"{"denyRead":["$FOO/x"]}"#, vec!["`$FOO/x` starts at no known place"]),
+            (r#"{"denyRead":[""]}"#, vec!["an empty path"]),
+            ("{\"denyRead\":[\"/a\\u0000\"]}", vec!["NUL"]),
+            (r#"{"denyRead":["/"]}"#, vec!["`/` cannot be in this list", "hide the whole machine"]),
+            (r#"{"writablePaths":["/"]}"#, vec!["the whole machine writable"]),
+            (r#"{"denyEnv":["A=B"]}"#, vec!["`A=B` is no variable name"]),
+            (r#"{"denyEnv":["*"]}"#, vec!["would remove every variable"]),
+            (r#"{"network":true,"network":false}"#, vec!["`network` is there twice"]),
+            (r#"{} {}"#, vec!["trailing"]),
+        ] {
+            world.spec(text);
+            let checked = refused(&check(world));
+            has(&checked, &parts);
+            assert_eq!(refused(&world.inside("touch effect")), checked, "{text}");
+        }
+        assert!(!world.workspace.join("effect").exists());
+        for text in [
+            "{}",
+            r#"{"version":1,"network":true,"nestedUserns":false,"writablePaths":["~/.cache/kli"],"denyRead":["$XDG_CONFIG_HOME/x","./y"],"denyEnv":["A","B_*"],"stateDir":true,"allowHomeWorkspace":false}"#,
+        ] {
+            world.spec(text);
+            ok(&check(world));
+            ok(&world.inside("touch effect"));
+        }
+    });
+}
+
+#[test]
+fn a_specification_that_is_too_large_is_refused_unread() {
+    for_both(|world| {
+        world.spec(&format!("{{{}}}", " ".repeat(1 << 20)));
+        has(&refused(&check(world)), &["larger than 1048576 bytes"]);
+        world.spec(&format!("{{{}}}", " ".repeat((1 << 20) - 2)));
+        ok(&check(world));
+        let endless =
+            world.command(world.launcher()).args(["check", "/dev/zero"]).output().unwrap();
+        has(&refused(&endless), &["larger than 1048576 bytes"]);
+    });
+}
+
+#[test]
+fn a_specification_behind_a_symbolic_link_works() {
+    for_both(|world| {
+        let link = world.link("link.json", "spec.json");
+        let mut command = world.command(world.launcher());
+        ok(&command.arg("run").arg("--spec").arg(link).args(["--", "true"]).output().unwrap());
+    });
+}
+
+#[test]
+fn explain_gives_each_mount_with_its_reason_and_creates_nothing() {
+    for_both(|world| {
+        world.file("home/.aws/credentials", "SECRET");
+        world.spec(r#"{"network":false,"denyRead":["~/.aws","~/.absent"],"denyEnv":["TOKEN"],"writablePaths":["~/.cache/kli"]}"#);
+        let explain = |format: &str| {
+            let mut command = world.command(world.launcher());
+            command
+                .arg("explain")
+                .arg(world.spec_file())
+                .args(["--format", format])
+                .env("TOKEN", "VALUE");
+            ok(&command.output().unwrap())
+        };
+        let words = explain("words");
+        let home = world.home.display();
+        has(
+            &words,
+            &[
+                "network: loopback only",
+                &format!("hidden directory {home}/.aws  -- denied: ~/.aws"),
+                &format!("writable         {home}/project  -- the workspace"),
+                &format!("created before the start: {home}/.cache/kli"),
+                "variable removed: TOKEN -- denied",
+                ".absent` is absent",
+            ],
+        );
+        assert!(!words.contains("VALUE"));
+        let told: serde_json::Value = serde_json::from_str(&explain("json")).unwrap();
+        assert_eq!(told["network"], false);
+        let mounts = told["mounts"].as_array().unwrap();
+        assert!(
+            mounts.iter().all(|mount| mount["reason"].as_str().is_some_and(|it| !it.is_empty()))
+        );
+        assert_eq!(mounts.last().unwrap()["destination"], format!("{home}/.aws"));
+        assert!(!world.home.join(".cache").exists(), "explaining creates nothing");
+    });
+}
+
+#[test]
+fn the_shell_line_of_explain_runs_and_hides() {
+    for_both(|world| {
+        world.file("home/.aws/credentials", "SECRET-A");
+        world.file("home/it's a \"file\"", "SECRET-B");
+        world.file("home/.plain", "plain");
+        world.spec(r#"{"denyRead":["~/.aws","~/it's a \"file\""],"denyEnv":["TOKEN"],"writablePaths":["~/.cache/kli"]}"#);
+        let mut command = world.command(world.launcher());
+        let line = command
+            .arg("explain")
+            .arg(world.spec_file())
+            .args(["--format", "shell"])
+            .env("TOKEN", "VALUE");
+        let line = ok(&line.output().unwrap());
+        let shell = world.file("shell", "#!/bin/sh\ncat ~/.plain ~/.aws/* ~/it* 2>/dev/null; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep TOKEN; echo x > ~/.aws/new; echo x > effect; echo x > ~/.cache/kli/effect; exit 9\n");
+        fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut command = world.command("timeout");
+        let output = command
+            .args(["-k", "1", "30", "sh", "-c", &line])
+            .env("TOKEN", "VALUE")
+            .env("SHELL", &shell)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(9), "{output:?}");
+        assert_eq!(crate::jail::out(&output), "plain");
+        has(&crate::jail::err(&output), &["Read-only file system"]);
+        assert!(world.workspace.join("effect").exists());
+        assert!(world.home.join(".cache/kli/effect").exists());
+    });
+}
