@@ -277,6 +277,20 @@
       };
       darwinWithoutSandbox = (kli.lib.aarch64-darwin.mkConfiguredKli { package = probe; }).name;
 
+      # Every `programs.kli` block of the README, as a home that the block alone configures.
+      readme = lib.mapAttrs (
+        _: module:
+        (homeWith [
+          module
+          standIn
+        ]).activationPackage
+      ) (import ./readme.nix);
+
+      # What `nix run` starts.
+      apps = lib.mapAttrs (
+        name: app: pkgs.runCommand "app-${name}" { } ''ln -s ${app.program} "$out"''
+      ) kli.apps.${system};
+
       # Each must be refused by the launcher or kli at build.
       refusedAtBuild = {
         relativeWritable = mkConfiguredKli {
@@ -287,6 +301,7 @@
           package = probe;
           sandbox.denyRead = [ "$SECRETS/a" ];
         };
+        settings = mkConfiguredKli { settings.model = 5; };
       };
     };
 }
