@@ -1,0 +1,88 @@
+{
+  description = "kli: a coding agent for the terminal that can be confined as a whole process";
+
+  inputs = {
+    nixpkgs.url = "github:NixOS/nixpkgs/nixpkgs-unstable";
+    crane.url = "github:ipetkov/crane";
+  };
+
+  outputs =
+    {
+      self,
+      nixpkgs,
+      crane,
+    }:
+    let
+      inherit (nixpkgs) lib;
+
+      linux = [
+        "x86_64-linux"
+        "aarch64-linux"
+      ];
+      # kli itself; `sandbox` is refused there, because bubblewrap needs Linux.
+      systems = linux ++ [ "aarch64-darwin" ];
+
+      # Everything is made from a set of packages that the caller names, so that a consumer gets
+      # binaries of its own nixpkgs and not a second one.
+      kliFor =
+        pkgs:
+        import ./nix {
+          inherit pkgs;
+          craneLib = crane.mkLib pkgs;
+        };
+      pkgsOf = system: nixpkgs.legacyPackages.${system};
+      forSystems =
+        names: make: lib.genAttrs names (system: make (pkgsOf system) (kliFor (pkgsOf system)));
+
+      mkConfiguredKli = args: (kliFor args.pkgs).mkConfiguredKli (removeAttrs args [ "pkgs" ]);
+    in
+    {
+      packages = forSystems systems (
+        pkgs: kli:
+        {
+          inherit (kli) kli;
+          default = kli.kli;
+        }
+        // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux { inherit (kli) kli-sandbox; }
+      );
+
+      apps = forSystems systems (
+        pkgs: kli:
+        {
+          default = {
+            type = "app";
+            program = "${kli.kli}/bin/kli";
+            meta.description = "The coding agent, not confined";
+          };
+        }
+        // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux {
+          demo = {
+            type = "app";
+            program = "${kli.demo}/bin/kli-demo";
+            meta.description = "A whole confined run with a recorded model";
+          };
+        }
+      );
+
+      overlays.default = final: _prev: { inherit (kliFor final) kli kli-sandbox mkConfiguredKli; };
+
+      # `lib.mkConfiguredKli { pkgs = …; … }`, or `lib.<system>.mkConfiguredKli { … }` with this
+      # flake's own nixpkgs.
+      lib = {
+        inherit mkConfiguredKli;
+      }
+      // lib.genAttrs systems (system: {
+        mkConfiguredKli = args: mkConfiguredKli ({ pkgs = pkgsOf system; } // args);
+      });
+
+      homeModules.default = import ./modules/home-manager.nix { inherit kliFor; };
+      homeManagerModules = self.homeModules;
+      nixosModules.default = import ./modules/nixos.nix { inherit kliFor; };
+
+      checks = forSystems linux (pkgs: kli: import ./nix/checks.nix { inherit pkgs kli; });
+
+      formatter = forSystems systems (pkgs: _kli: pkgs.nixfmt-tree);
+
+      devShells = forSystems systems (_pkgs: kli: { default = kli.devShell; });
+    };
+}

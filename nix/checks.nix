@@ -1,0 +1,33 @@
+# What `nix flake check` builds: the binaries, the strict checks of the sources, the evaluation
+# tests, and a configured kli of each kind.
+{ pkgs, kli }:
+let
+  inherit (pkgs) lib;
+
+  tests = import ./eval-tests.nix { inherit lib pkgs; };
+  failed = lib.filterAttrs (_name: test: test.expr != test.expected) tests;
+  report = lib.concatStrings (
+    lib.mapAttrsToList (name: test: ''
+      ${name}: expected ${builtins.toJSON test.expected}
+        and got ${builtins.toJSON test.expr}
+    '') failed
+  );
+in
+kli.checks
+// {
+  inherit (kli) kli kli-sandbox;
+
+  eval =
+    if failed == { } then
+      pkgs.writeText "kli-eval-tests" (lib.concatMapStringsSep "\n" (name: "ok ${name}") (lib.attrNames tests))
+    else
+      throw "evaluation tests failed:\n${report}";
+
+  configured = kli.mkConfiguredKli {
+    settings.model = "replay/demo";
+    sandbox = {
+      denyRead = [ "~/.ssh" ];
+      denyEnv = [ "AWS_*" ];
+    };
+  };
+}

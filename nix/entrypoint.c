@@ -1,0 +1,67 @@
+/*
+ * The entrypoint of a configured kli: sets the declared variables, then becomes the program.
+ *
+ * It is compiled, and its words are data (`words.h`, written by entrypoint.nix), because a shell
+ * script would read BASH_ENV and look programs up in PATH before anything is confined. It must not
+ * know what the words mean.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "words.h"
+
+static int refuse(const char *what)
+{
+	fprintf(stderr, "kli: cannot start `%s`: %s\n", what, strerror(errno));
+	return 125;
+}
+
+/* The caller may hold a name twice, and setenv replaces only the first of them. */
+static int set(const char *name, const char *value)
+{
+	return unsetenv(name) != 0 || setenv(name, value, 1) != 0;
+}
+
+/* An empty element of PATH means the current directory, so none may come into being here. */
+static int prefix_path(void)
+{
+	const char *old = getenv("PATH");
+	if (PATH_PREFIX[0] == '\0')
+		return 0;
+	if (old == NULL || old[0] == '\0')
+		return set("PATH", PATH_PREFIX);
+
+	char *joined = malloc(sizeof(PATH_PREFIX) + strlen(old) + 1);
+	if (joined == NULL)
+		return 1;
+	sprintf(joined, "%s:%s", PATH_PREFIX, old);
+	int failed = set("PATH", joined);
+	free(joined);
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	size_t fixed = sizeof(words) / sizeof(words[0]);
+	size_t given = argc > 1 ? (size_t)argc - 1 : 0;
+	char **all = calloc(fixed + given + 1, sizeof(char *));
+	if (all == NULL)
+		return refuse(words[0]);
+
+	for (size_t i = 0; i < fixed; i++)
+		all[i] = (char *)words[i];
+	for (size_t i = 0; i < given; i++)
+		all[fixed + i] = argv[i + 1];
+
+	for (size_t i = 0; variables[i].name != NULL; i++)
+		if (set(variables[i].name, variables[i].value))
+			return refuse(words[0]);
+	if (prefix_path())
+		return refuse(words[0]);
+
+	execv(words[0], all);
+	return refuse(words[0]);
+}

@@ -1,0 +1,60 @@
+# A compiled program that sets variables and becomes another program with fixed words before the
+# caller's. nixpkgs' makeBinaryWrapper splits its flags at blanks and takes them through a shell;
+# here every word is data from end to end, whatever bytes it has.
+{ pkgs }:
+let
+  inherit (pkgs) lib;
+
+  # A C string literal. `?` is escaped because of trigraphs; all other bytes stand for themselves.
+  literal =
+    text:
+    "\""
+    + builtins.replaceStrings [ "\\" "\"" "?" "\n" "\r" ] [ "\\\\" "\\\"" "\\?" "\\n" "\\r" ] text
+    + "\"";
+
+  header =
+    {
+      words,
+      variables,
+      path,
+    }:
+    ''
+      static const char *const words[] = { ${lib.concatMapStringsSep ", " literal words} };
+      static const struct { const char *name, *value; } variables[] = {
+        ${
+          lib.concatStrings (
+            lib.mapAttrsToList (name: value: "{ ${literal name}, ${literal value} }, ") variables
+          )
+        }{ NULL, NULL }
+      };
+      static const char PATH_PREFIX[] = ${literal path};
+    '';
+in
+{
+  name,
+  # The file name below `bin/`.
+  command,
+  # The program (an absolute path) and its first arguments.
+  words,
+  # Variables set for it, replacing the caller's.
+  variables ? { },
+  # Directories put before the caller's PATH, joined by `:`.
+  path ? "",
+  # Shell text run after the program is in place.
+  postInstall ? "",
+  passthru ? { },
+  meta ? { },
+}:
+pkgs.runCommandCC name
+  {
+    strictDeps = true;
+    words = header { inherit words variables path; };
+    passAsFile = [ "words" ];
+    inherit passthru meta;
+  }
+  ''
+    mkdir -p "$out/bin" include
+    cp "$wordsPath" include/words.h
+    $CC -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I include -o "$out/bin/${command}" ${./entrypoint.c}
+    ${postInstall}
+  ''

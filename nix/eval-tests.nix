@@ -1,0 +1,146 @@
+# Evaluation tests: a table of `{ expr; expected; }`, for what needs no build.
+{ lib, pkgs }:
+let
+  spec = import ./spec.nix { inherit lib; };
+  options = import ../modules/options.nix { inherit lib pkgs; };
+
+  evaluate =
+    sandbox:
+    (lib.evalModules {
+      modules = [
+        {
+          options = { inherit (options) sandbox; };
+          config = { inherit sandbox; };
+        }
+      ];
+    }).config.sandbox;
+
+  # Whether a value can be computed, with everything in it.
+  holds = value: (builtins.tryEval (builtins.deepSeq value true)).success;
+  secret = name: value: map (found: found.option) (spec.secretsIn "settings" "" { ${name} = value; });
+in
+{
+  "the defaults are rendered in full" = {
+    expr = spec.json (evaluate { });
+    expected = ''{"allowHomeWorkspace":false,"denyEnv":[],"denyRead":[],"nestedUserns":false,"network":true,"stateDir":true,"version":1,"writablePaths":[]}'';
+  };
+  "the options are the keys of the specification" = {
+    expr = lib.attrNames (evaluate { });
+    expected = lib.sort (a: b: a < b) spec.keys;
+  };
+  "null is no sandbox" = {
+    expr = evaluate null;
+    expected = null;
+  };
+  "names survive as JSON" = {
+    expr =
+      (builtins.fromJSON (spec.json (evaluate {
+        denyRead = [ "/a b/\"$HOME\"\\\n'`id`" ];
+      }))).denyRead;
+    expected = [ "/a b/\"$HOME\"\\\n'`id`" ];
+  };
+  "the order of a list is kept" = {
+    expr =
+      (spec.render (evaluate {
+        writablePaths = [
+          "/b"
+          "/a"
+        ];
+      })).writablePaths;
+    expected = [
+      "/b"
+      "/a"
+    ];
+  };
+  "a misspelt key is refused" = {
+    expr = holds (evaluate { netwrok = false; });
+    expected = false;
+  };
+  "a path of the repository is refused, it would be copied to the store" = {
+    expr = holds (evaluate { denyRead = [ ./spec.nix ]; });
+    expected = false;
+  };
+  "a single string is not a list" = {
+    expr = holds (evaluate { denyRead = "/a"; });
+    expected = false;
+  };
+  "the evaluator of these tests accepts what is right" = {
+    expr = holds (evaluate {
+      network = false;
+      denyRead = [ "/a" ];
+    });
+    expected = true;
+  };
+
+  "an Anthropic key is a secret under any name" = {
+    expr = secret "note" "see sk-ant-api03-abcdefgh";
+    expected = [ "settings.note" ];
+  };
+  "an AWS key is a secret" = {
+    expr = secret "id" "AKIAIOSFODNN7EXAMPLE";
+    expected = [ "settings.id" ];
+  };
+  "a private key is a secret" = {
+    expr = secret "pem" "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n";
+    expected = [ "settings.pem" ];
+  };
+  "a long string under a key's name is a secret" = {
+    expr = secret "apiKey" "0123456789abcdef0123456789abcdef";
+    expected = [ "settings.apiKey" ];
+  };
+  "so is one with slashes and plus signs" = {
+    expr = secret "SECRET_ACCESS" "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+    expected = [ "settings.SECRET_ACCESS" ];
+  };
+  "a secret in a header, deep inside, is named by its place" = {
+    expr = secret "providers" {
+      own.headers.Authorization = "Bearer 0123456789abcdef0123456789abcdef";
+    };
+    expected = [ "settings.providers.own.headers.Authorization" ];
+  };
+  "a secret in a list is named by its index" = {
+    expr = secret "args" [
+      "--key"
+      "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    ];
+    expected = [ "settings.args.1" ];
+  };
+  "a secret as a name is found, and not printed" = {
+    expr = secret "env" { "sk-ant-api03-abcdefgh" = "x"; };
+    expected = [ "settings.env" ];
+  };
+  "the name of a variable is no secret" = {
+    expr = secret "keyEnv" "ANTHROPIC_API_KEY_NUMBER_2";
+    expected = [ ];
+  };
+  "a file is no secret" = {
+    expr = secret "keyFile" "/run/secrets/anthropic-api-key-2";
+    expected = [ ];
+  };
+  "a path under a key's name is no secret" = {
+    expr = secret "apiKey" "/run/secrets/anthropic-api-key-2";
+    expected = [ ];
+  };
+  "a reference to a variable is no secret" = {
+    expr = secret "x-api-key" "\${ANTHROPIC_API_KEY_NUMBER_2}";
+    expected = [ ];
+  };
+  "a key binding is no secret" = {
+    expr = secret "keybindings" { "ctrl-x" = "open-the-external-editor-of-2026"; };
+    expected = [ ];
+  };
+  "a model name is no secret" = {
+    expr = secret "model" "anthropic/claude-sonnet-4-5-20250929";
+    expected = [ ];
+  };
+  "a task is no key" = {
+    expr = secret "note" "task-ant-colony-simulation";
+    expected = [ ];
+  };
+  "a very long text is looked through" = {
+    expr = secret "prompt" (
+      lib.concatStrings (lib.genList (_: "ordinary words, ") 4000) + "sk-ant-api03-abcdefgh"
+    );
+    expected = [ "settings.prompt" ];
+  };
+}
