@@ -1,12 +1,13 @@
 //! kli: a coding agent for the terminal that can be confined as a whole process.
 //!
-//! Two questions, two places. *What may the agent do?* is authority: [`authority`], a capability
+//! Two questions, two places. *What may the agent do?* is authority: `authority`, a capability
 //! lattice checked before every tool call. *What can the process touch?* is containment:
 //! [`sandbox`], a launcher outside the agent that the agent cannot switch off.
 //!
 //! Layers, imports point down only (`tests/repo.rs` checks it; `ARCHITECTURE.md` says why):
 //!
-//! 0. pure: `message`, `authority`, `config`, `sandbox::{spec, plan}`, `model::sse`, `agent::turn`
+//! 0. pure: `message`, `authority`, `config`, `sandbox::{spec, plan}`, `model::sse`,
+//!    `agent::{turn, schedule}`
 //! 1. edges: `host`, `sandbox::{facts, launch}`
 //! 2. services: `model`, `tool`, `session`
 //! 3. loop: `agent`

@@ -14,7 +14,7 @@ fn model(words: &str) -> FakeModel {
 
 #[test]
 fn bad_input_is_answered_with_the_value_and_the_repair() {
-    let env = Env::new();
+    let env = Env::new().var("ANTHROPIC_API_KEY", "not-used");
     for (words, parts) in [
         (&["-p", "hi", "--read-onyl"][..], &["--read-onyl", "--read-only"][..]),
         (&["-p", "hi", "--output-format", "xml"], &["xml", "text, json"]),

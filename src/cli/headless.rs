@@ -8,7 +8,9 @@ use tokio::{
 };
 
 use crate::{
-    agent::{Agent, Budgets, Facts, Op, Parts, Summary, system_prompt, turn::Retry},
+    agent::{
+        Agent, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt, turn::Retry,
+    },
     authority::{BUILT_IN, Confinement},
     config::{ModelName, Provider, Settings},
     host::{
@@ -87,6 +89,7 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
         retry: Retry::default(),
         journal: started.journal,
     };
+    host::environment::wipe(&setup.settings.secret_variables());
     host::harden();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -108,18 +111,17 @@ async fn drive(parts: Parts, prompt: String) -> Summary {
     let (outbox, events) = mpsc::unbounded_channel();
     let agent = Agent::new(parts).run(inbox, outbox);
     let front = print::run(prompt, ops.clone(), events);
-    let killed = signals(ops);
+    let internal = |exit, message: &str| {
+        let message = message.to_owned();
+        print::not_started(exit, Fault { kind: FaultKind::Internal, message })
+    };
     let summary = tokio::select! {
         biased;
-        code = killed => print::not_started(code, crate::agent::Fault {
-            kind: crate::agent::FaultKind::Internal,
-            message: "ended at once by a second signal".to_owned(),
-        }),
-        ((), summary) = async { tokio::join!(agent, front) } => summary.unwrap_or_else(|| {
-            print::not_started(super::error::INTERNAL, crate::agent::Fault {
-                kind: crate::agent::FaultKind::Internal,
-                message: "the run ended without a result".to_owned(),
-            })
+        code = signals(ops) => internal(code, "ended at once by a second signal"),
+        // The agent would wait for the next prompt; there is none.
+        () = agent => internal(super::error::INTERNAL, "the agent ended without a result"),
+        summary = front => summary.unwrap_or_else(|| {
+            internal(super::error::INTERNAL, "the run ended without a result")
         }),
     };
     if let Err(survivors) = host::process::reap_all() {

@@ -9,7 +9,7 @@
 use std::{
     collections::BTreeMap,
     env,
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -80,6 +80,25 @@ impl Environment {
 
     fn absolute(&self, name: &str) -> Option<PathBuf> {
         self.var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+}
+
+/// Wipes variables out of this process's own environment block, so that `/proc/PID/environ` does not
+/// show their values and no child inherits them. A copy that was read before stays good.
+///
+/// To be called while the process has one thread: the C library's environment has no lock.
+pub fn wipe(names: &[String]) {
+    for name in names.iter().filter_map(|name| CString::new(name.as_str()).ok()) {
+        // SAFETY: the name is a C string. `getenv` returns a pointer into the environment block,
+        // writable up to its NUL; nothing else reads or changes the block, as there is one thread.
+        #[expect(unsafe_code, reason = "the standard library cannot overwrite a variable in place")]
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            if !value.is_null() {
+                std::ptr::write_bytes(value, 0, libc::strlen(value));
+                libc::unsetenv(name.as_ptr());
+            }
+        }
     }
 }
 
