@@ -40,6 +40,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     sys::default_dispositions();
     let status = sys::inherited(status)?;
     rustix::stdio::dup2_stderr(sys::inherited(errors)?)?;
+    // A launcher that died during the set-up closed the other end: then nothing is started.
     rustix::io::write(&status, b"R")?;
     drop(status);
     sys::close_from(3)?;

@@ -219,7 +219,11 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     mounts.extend(run(facts, network, &runtime));
     mounts.extend(shown_again(facts, &masks, &writable));
     mounts.extend(writable);
-    if let Some(config) = protected_config(facts, &mounts) {
+    // Under a mask there is nothing to show.
+    mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
+    if let Some(config) = protected_config(facts, &mounts)
+        && covering(&masks, &config.physical).is_none()
+    {
         if config.missing > 0 {
             create.push(Create { path: config.physical.clone(), missing: config.missing });
         }

@@ -46,34 +46,11 @@ pub(super) fn supervise(child: &Child, pipes: &Pipes) -> io::Result<Outcome> {
         .and_then(Pid::from_raw)
         .ok_or(io::ErrorKind::InvalidInput)?;
     let mut jail = Jail { first: None, started: false, waiting: Vec::new(), deadline: None };
-    let mut info = Some(String::new());
-    let mut status_open = true;
+    let mut open = Open { info: Some(String::new()), status: true };
     loop {
-        let mut ready = Ready::wait(
-            pipes,
-            info.is_some(),
-            status_open,
-            jail.deadline.map(|end| end.saturating_duration_since(Instant::now())),
-        )?;
-        if ready.info
-            && let Some(text) = &mut info
-        {
-            let mut buffer = [0; 512];
-            let read = rustix::io::read(&pipes.info, &mut buffer).unwrap_or(0);
-            let piece = buffer.get(..read).unwrap_or_default();
-            text.push_str(&String::from_utf8_lossy(piece));
-            if let Some(pid) = child_pid(text) {
-                jail.first = pidfd_open(pid, PidfdFlags::empty()).ok();
-                info = None;
-            } else if read == 0 {
-                info = None;
-            }
-        }
-        if ready.status {
-            let mut byte = [0];
-            jail.started |= rustix::io::read(&pipes.status, &mut byte).is_ok_and(|read| read == 1);
-            status_open = false;
-        }
+        let left = jail.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let ready = Ready::wait(pipes, &open, left)?;
+        jail.listen(pipes, &ready, &mut open);
         while ready.signals
             && let Some(signal) = sys::next_signal(pipes.signals.as_fd())?
         {
@@ -86,19 +63,22 @@ pub(super) fn supervise(child: &Child, pipes: &Pipes) -> io::Result<Outcome> {
             jail.kill(monitor);
         }
         if let Some((_, status)) = waitpid(Some(monitor), WaitOptions::NOHANG)? {
-            // The last stage may have written while the monitor ended.
-            if status_open {
-                ready = Ready::wait(pipes, false, true, Some(Duration::ZERO))?;
-                let mut byte = [0];
-                jail.started |= ready.status
-                    && rustix::io::read(&pipes.status, &mut byte).is_ok_and(|read| read == 1);
-            }
+            // Both may have spoken between the look and the end.
+            let ready = Ready::wait(pipes, &open, Some(Duration::ZERO))?;
+            jail.listen(pipes, &ready, &mut open);
             jail.vanish();
             let signal = status.terminating_signal().map(|signal| 128 + signal);
             let code = status.exit_status().or(signal).unwrap_or(255);
             return Ok(Outcome { started: jail.started, code: u8::try_from(code).unwrap_or(255) });
         }
     }
+}
+
+/// What is still to come through the pipes.
+struct Open {
+    /// bubblewrap's text so far, `None` once it has told the number of process 1 or ended.
+    info: Option<String>,
+    status: bool,
 }
 
 struct Jail {
@@ -112,6 +92,28 @@ struct Jail {
 }
 
 impl Jail {
+    fn listen(&mut self, pipes: &Pipes, ready: &Ready, open: &mut Open) {
+        if ready.info
+            && let Some(text) = &mut open.info
+        {
+            let mut buffer = [0; 512];
+            let read = rustix::io::read(&pipes.info, &mut buffer).unwrap_or(0);
+            let piece = buffer.get(..read).unwrap_or_default();
+            text.push_str(&String::from_utf8_lossy(piece));
+            if let Some(pid) = child_pid(text) {
+                self.first = pidfd_open(pid, PidfdFlags::empty()).ok();
+                open.info = None;
+            } else if read == 0 {
+                open.info = None;
+            }
+        }
+        if ready.status {
+            let mut byte = [0];
+            self.started |= rustix::io::read(&pipes.status, &mut byte).is_ok_and(|read| read == 1);
+            open.status = false;
+        }
+    }
+
     fn receive(&mut self, signal: i32, monitor: Pid) {
         let ends = signal == libc::SIGTERM || signal == libc::SIGHUP;
         if signal == libc::SIGTERM && self.deadline.is_some() {
@@ -167,22 +169,15 @@ struct Ready {
 }
 
 impl Ready {
-    fn wait(
-        pipes: &Pipes,
-        info: bool,
-        status: bool,
-        timeout: Option<Duration>,
-    ) -> io::Result<Self> {
+    fn wait(pipes: &Pipes, open: &Open, timeout: Option<Duration>) -> io::Result<Self> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let want =
-            |fd, wanted| PollFd::new(fd, if wanted { PollFlags::IN } else { PollFlags::empty() });
         // What is no longer wanted is left out: a closed pipe would report its end for ever.
-        let mut polled = vec![want(&pipes.signals, true)];
-        if info {
-            polled.push(want(&pipes.info, true));
+        let mut polled = vec![PollFd::new(&pipes.signals, PollFlags::IN)];
+        if open.info.is_some() {
+            polled.push(PollFd::new(&pipes.info, PollFlags::IN));
         }
-        if status {
-            polled.push(want(&pipes.status, true));
+        if open.status {
+            polled.push(PollFd::new(&pipes.status, PollFlags::IN));
         }
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
@@ -191,8 +186,8 @@ impl Ready {
         }
         let mut results = polled.iter().map(|fd| !fd.revents().is_empty());
         let signals = results.next().unwrap_or(false);
-        let info = info && results.next().unwrap_or(false);
-        let status = status && results.next().unwrap_or(false);
+        let info = open.info.is_some() && results.next().unwrap_or(false);
+        let status = open.status && results.next().unwrap_or(false);
         Ok(Self { info, status, signals })
     }
 }
