@@ -227,7 +227,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             .and_then(|path| std::fs::canonicalize(path).ok())
             .filter(|path| {
                 std::fs::metadata(path).is_ok_and(|meta| {
-                    meta.is_dir() && meta.uid() == uid && meta.mode() & 0o077 == 0
+                    meta.is_dir() && meta.uid() == uid && meta.mode() & 0o777 == 0o700
                 })
             }),
         launcher,

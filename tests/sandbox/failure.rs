@@ -41,14 +41,14 @@ fn an_old_a_broken_and_a_setuid_bubblewrap_are_named() {
         let old = script(
             world,
             "old",
-            "#!/bin/sh\n[ \"$1\" = --version ] && { echo bubblewrap 0.4.1; exit; }\necho 'bwrap: Unknown option --perms' >&2; exit 1\n",
+            "#!/bin/sh\necho 'bwrap: Unknown option --perms' >&2; exit 1\n",
             0o755,
         );
         let setuid = script(world, "setuid", "#!/bin/sh\ntouch effect\n", 0o4755);
         let silent = script(world, "silent", "#!/bin/sh\nexit 0\n", 0o755);
         let data = script(world, "data", "x", 0o644);
         for (bwrap, parts) in [
-            (old, ["is version 0.4, the oldest that works is 0.8", "Unknown option"]),
+            (old, ["is too old, the oldest version that works is 0.8", "Unknown option"]),
             (setuid, ["it is setuid", "chmod u-s"]),
             (silent, ["bubblewrap failed: it said nothing", "explain"]),
             (data, ["no executable file", "--bwrap"]),

@@ -163,7 +163,7 @@ proptest! {
             .mounts
             .iter()
             .flat_map(|mount| words_of(mount, 9))
-            .chain(options(&plan, 8))
+            .chain(options(&plan))
             .collect();
         prop_assert_eq!(words.iter().filter(|word| **word == *path).count(), 2);
         prop_assert!(!words.iter().any(|word| word == "--"));
