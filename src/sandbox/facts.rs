@@ -177,7 +177,15 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
 
     let mut denied = Vec::new();
     for path in &spec.deny_read {
-        for spelled in places.denied(path) {
+        let names = places.denied(path);
+        if names.is_empty() {
+            denied.push(Denied {
+                wish: path.text.clone(),
+                spelled: PathBuf::new(),
+                found: Found::Unknown("no home is known, set HOME".into()),
+            });
+        }
+        for spelled in names {
             denied.push(Denied { wish: path.text.clone(), found: find(&spelled), spelled });
         }
     }

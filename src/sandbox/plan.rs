@@ -211,6 +211,9 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             mask: mask.destination.clone(),
         });
     }
+    if spec.state_dir && facts.state.is_none() {
+        notes.push("no home is known, so there is no state directory".into());
+    }
     let network = spec.network && !request.no_network;
     let mut create = Vec::new();
     let writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
