@@ -69,7 +69,7 @@ fn compare(name: &str, home: &Path, spec: &str) {
     };
     let run = || {
         let mut command = base(LAUNCHER);
-        command.arg("run").arg("--spec").arg(&file).args(["--", "true"]);
+        command.arg("run").arg("--spec").arg(&file).args(["--", "/bin/true"]);
         command
     };
     timed(&mut run());
@@ -80,7 +80,7 @@ fn compare(name: &str, home: &Path, spec: &str) {
     let words = plain(&plan, empty.to_str().unwrap());
     let bwrap = || {
         let mut command = base("bwrap");
-        command.args(&words).arg("true");
+        command.args(&words).arg("/bin/true");
         command
     };
     timed(&mut bwrap());

@@ -3,13 +3,12 @@
 #![expect(clippy::disallowed_methods, reason = "the kernel's switches are read after a failure")]
 
 use std::path::Path;
-use std::process::Command;
 
 use super::namespace::NamespaceError;
 use super::plan::shown;
 
 /// The oldest bubblewrap that knows every option in use.
-pub(super) const OLDEST: (u32, u32) = (0, 8);
+const OLDEST: &str = "0.8";
 
 fn switch(name: &str) -> Option<String> {
     std::fs::read_to_string(Path::new("/proc/sys").join(name))
@@ -75,18 +74,14 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
 
 /// What bubblewrap's own words mean, and the repair.
 pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
-    if let Some((major, minor)) = version(bwrap)
-        && (major, minor) < OLDEST
-    {
+    let has = |part: &str| words.contains(part);
+    if has("nknown option") {
         return format!(
-            "`{}` is version {major}.{minor}, the oldest that works is {}.{}: install a later one, \
-             or name one with `--bwrap`",
-            shown(bwrap),
-            OLDEST.0,
-            OLDEST.1
+            "`{}` is too old, the oldest version that works is {OLDEST}: install a later one, or \
+             name one with `--bwrap`",
+            shown(bwrap)
         );
     }
-    let has = |part: &str| words.contains(part);
     if has("mount proc") || has("/newroot/proc") {
         return "a container with a masked `/proc` forbids a fresh one: set `nestedUserns` to true"
             .into();
@@ -115,11 +110,4 @@ pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
             .into();
     }
     format!("`{}` was told by the plan that `kli-sandbox explain` prints", shown(bwrap))
-}
-
-fn version(bwrap: &Path) -> Option<(u32, u32)> {
-    let output = Command::new(bwrap).arg("--version").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let mut numbers = text.trim().strip_prefix("bubblewrap ")?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

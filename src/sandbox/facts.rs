@@ -41,7 +41,7 @@ pub struct Facts {
     pub config: Option<Writable>,
     /// What of the allowed list is there below `/run`.
     pub run: Vec<RunEntry>,
-    /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is one.
+    /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is a private one of the caller.
     pub runtime: Option<PathBuf>,
     /// The launcher's own executable.
     pub launcher: PathBuf,
@@ -177,7 +177,15 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
 
     let mut denied = Vec::new();
     for path in &spec.deny_read {
-        for spelled in places.denied(path) {
+        let names = places.denied(path);
+        if names.is_empty() {
+            denied.push(Denied {
+                wish: path.text.clone(),
+                spelled: PathBuf::new(),
+                found: Found::Unknown("no home is known, set HOME".into()),
+            });
+        }
+        for spelled in names {
             denied.push(Denied { wish: path.text.clone(), found: find(&spelled), spelled });
         }
     }
@@ -225,7 +233,11 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         runtime: places
             .absolute(Xdg::Runtime)
             .and_then(|path| std::fs::canonicalize(path).ok())
-            .filter(|path| path.is_dir()),
+            .filter(|path| {
+                std::fs::metadata(path).is_ok_and(|meta| {
+                    meta.is_dir() && meta.uid() == uid && meta.mode() & 0o777 == 0o700
+                })
+            }),
         launcher,
         program: find_program(&request.program, &workspace, &environment),
         kernel_files: KERNEL_FILES
@@ -516,3 +528,6 @@ fn parts(path: &Path) -> Vec<OsString> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

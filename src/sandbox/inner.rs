@@ -4,12 +4,8 @@
 //! bubblewrap starts it with the forwarded signals ignored and with its own standard error in
 //! place of the caller's; both are put right here. It keeps no descriptor but 0, 1 and 2.
 
-#![expect(clippy::disallowed_methods, reason = "the program is started here")]
-
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::process::{WaitOptions, wait};
 
@@ -40,18 +36,17 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     sys::default_dispositions();
     let status = sys::inherited(status)?;
     rustix::stdio::dup2_stderr(sys::inherited(errors)?)?;
+    // A launcher that died during the set-up closed the other end: then nothing is started.
     rustix::io::write(&status, b"R")?;
     drop(status);
     sys::close_from(3)?;
 
-    let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
+    let words: Vec<OsString> = words.collect();
     // A group of its own, so that what a terminal would send to all reaches all of them.
-    let mut command = Command::new(&program);
-    command.args(words).process_group(0);
-    let child = match sys::unblocked(&mut command).spawn() {
-        Ok(child) => child,
+    let program = match sys::spawn(&words) {
+        Ok(program) => program,
         Err(error) => {
-            let name = program.to_string_lossy();
+            let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
             let name = name.escape_debug();
             if error.raw_os_error() == Some(libc::ENOENT) {
                 report(&format!("`{name}` is not found inside: is it installed, and on PATH?"));
@@ -61,7 +56,6 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
             return Ok(126);
         }
     };
-    let program = i32::try_from(child.id()).map_err(io::Error::other)?;
     loop {
         match sys::wait_signal()? {
             libc::SIGCHLD => {

@@ -129,12 +129,11 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
         ));
     }
     let marker = text_file("marker", plan.marker.as_bytes())?;
-    let (info, info_theirs) = pipe()?;
-    let (status, status_theirs) = pipe()?;
+    let (status, status_theirs) = sys::credential_pair().map_err(step("no socket can be made"))?;
     let (words, words_theirs) = pipe()?;
     let errors = rustix::io::dup(io::stderr().as_fd()).map_err(step("standard error"))?;
     let mut arguments = Vec::new();
-    for argument in options(&plan, info_theirs.as_raw_fd())
+    for argument in options(&plan)
         .into_iter()
         .chain(plan.mounts.iter().flat_map(|mount| words_of(mount, marker.as_raw_fd())))
     {
@@ -143,7 +142,7 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     }
     let arguments = text_file("arguments", &arguments)?;
     // Beyond this line they are bubblewrap's, which closes all but the last stage's two.
-    for fd in [&marker, &info_theirs, &status_theirs, &errors, &arguments] {
+    for fd in [&marker, &status_theirs, &errors, &arguments] {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
     }
@@ -160,7 +159,8 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
         .arg(&request.program)
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
-    let child = sys::monitor(&mut command).spawn().map_err(|error| LaunchError::Unusable {
+    sys::monitor(&mut command).map_err(step("the launcher cannot be watched"))?;
+    let child = command.spawn().map_err(|error| LaunchError::Unusable {
         path: bwrap.clone(),
         because: match error.raw_os_error() {
             Some(libc::E2BIG) => "the program's arguments and environment are too large".into(),
@@ -168,8 +168,8 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
         },
     })?;
     drop(command);
-    drop((marker, info_theirs, status_theirs, errors, arguments));
-    let pipes = Pipes { info, status, signals };
+    drop((marker, status_theirs, errors, arguments));
+    let pipes = Pipes { status, signals };
     let outcome = supervise(&child, &pipes).map_err(step("the jail cannot be watched"))?;
     if outcome.started {
         return Ok(outcome.code);
@@ -218,11 +218,10 @@ fn find_bubblewrap(
 }
 
 /// The options that are the same for every mount.
-pub(super) fn options(plan: &Plan, info: i32) -> Vec<OsString> {
+pub(super) fn options(plan: &Plan) -> Vec<OsString> {
     let mut words: Vec<OsString> = namespaces(plan).into_iter().map(OsString::from).collect();
-    words.extend(["--new-session", "--as-pid-1", "--info-fd"].map(OsString::from));
-    words.push(info.to_string().into());
-    words.extend(["--chdir".into(), plan.workspace.clone().into()]);
+    words.extend(["--new-session", "--as-pid-1", "--chdir"].map(OsString::from));
+    words.push(plan.workspace.clone().into());
     words
 }
 

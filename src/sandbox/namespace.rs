@@ -1,6 +1,8 @@
-//! The launcher's own user and mount namespace: mounts that the host makes later stay out
+//! The launcher's own namespaces. A user and a mount namespace: mounts that the host makes later stay out
 //! (law 1), and the masks are in place before bubblewrap binds anything, so that every bind it
-//! makes carries them along (law 2).
+//! makes carries them along (law 2). And a PID namespace for its children, whose process 1 is
+//! bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
+//! come to setting a death signal yet (law 8).
 
 #![expect(clippy::disallowed_methods, reason = "the id maps of the own namespace are written here")]
 
@@ -46,11 +48,12 @@ pub enum NamespaceError {
     },
 }
 
-/// Enters a user and mount namespace of the own, with the caller's ids and no propagation.
+/// Enters the own namespaces, with the caller's ids and no propagation.
 pub(super) fn enter() -> Result<(), NamespaceError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS).map_err(NamespaceError::Unshare)?;
+    let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
+    sys::unshare(flags).map_err(NamespaceError::Unshare)?;
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("{uid} {uid} 1")),

@@ -16,6 +16,7 @@ use super::{INNER, MARKER};
 
 mod environment;
 mod workspace;
+mod writable;
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -210,16 +211,23 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             mask: mask.destination.clone(),
         });
     }
+    if spec.state_dir && facts.state.is_none() {
+        notes.push("no home is known, so there is no state directory".into());
+    }
     let network = spec.network && !request.no_network;
     let mut create = Vec::new();
-    let writable = writable(spec, facts, &masks, &mut create, &mut notes)?;
+    let writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
     let runtime = environment::runtime_directory(facts);
 
     let mut mounts = base(spec, facts);
     mounts.extend(run(facts, network, &runtime));
     mounts.extend(shown_again(facts, &masks, &writable));
     mounts.extend(writable);
-    if let Some(config) = protected_config(facts, &mounts) {
+    // Under a mask there is nothing to show.
+    mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
+    if let Some(config) = writable::protected_config(facts, &mounts)
+        && covering(&masks, &config.physical).is_none()
+    {
         if config.missing > 0 {
             create.push(Create { path: config.physical.clone(), missing: config.missing });
         }
@@ -476,146 +484,6 @@ fn shown_again(facts: &Facts, masks: &[Mount], writable: &[Mount]) -> Vec<Mount>
 
 fn is_there(path: &Writable) -> bool {
     path.trouble.is_none() && path.missing == 0
-}
-
-/// The workspace and everything else that is writable, outermost first.
-fn writable(
-    spec: &Spec,
-    facts: &Facts,
-    masks: &[Mount],
-    create: &mut Vec<Create>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Mount>, PlanError> {
-    let mut mounts = vec![Mount {
-        destination: facts.workspace.clone(),
-        kind: Kind::Writable,
-        reason: "the workspace".into(),
-    }];
-    // Where the inside of this or an earlier start can have planted a link (law 16).
-    let mut roots = vec![facts.workspace.clone()];
-    roots.extend(facts.writable.iter().map(|path| path.physical.clone()));
-    let state = facts.state.as_ref().filter(|_| spec.state_dir);
-    roots.extend(state.map(|state| state.physical.clone()));
-
-    for path in &facts.writable {
-        let refuse = |because| PlanError::Writable { wish: path.wish.clone(), because };
-        usable(path, facts, &roots).map_err(refuse)?;
-        if let Some(mask) = covering(masks, &path.physical) {
-            notes.push(format!(
-                "`{}` is writable by the list and stays hidden: `{}` is denied",
-                shown(&path.spelled),
-                shown(&mask.destination)
-            ));
-            continue;
-        }
-        if path.missing > 0 {
-            if path.physical.starts_with(&facts.workspace) {
-                continue;
-            }
-            create.push(Create { path: path.physical.clone(), missing: path.missing });
-        }
-        mounts.push(Mount {
-            destination: path.physical.clone(),
-            kind: Kind::Writable,
-            reason: format!("writable: {}", path.wish),
-        });
-    }
-    if let Some(state) = state {
-        let refuse = |because| PlanError::State { path: state.spelled.clone(), because };
-        usable(state, facts, &roots).map_err(refuse)?;
-        if let Some(mask) = covering(masks, &state.physical) {
-            return Err(refuse(format!(
-                "it lies inside the denied path `{}`: set `stateDir` to false, or deny less",
-                shown(&mask.destination)
-            )));
-        }
-        if state.missing > 0 {
-            create.push(Create { path: state.physical.clone(), missing: state.missing });
-        }
-        mounts.push(Mount {
-            destination: state.physical.clone(),
-            kind: Kind::Writable,
-            reason: "kli's state, so that sessions survive".into(),
-        });
-    }
-    create.sort_by(|a, b| a.path.cmp(&b.path));
-    mounts.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
-    // What lies inside another writable path is writable through it.
-    let mut outermost: Vec<Mount> = Vec::new();
-    for mount in mounts {
-        if !outermost.iter().any(|above| mount.destination.starts_with(&above.destination)) {
-            outermost.push(mount);
-        }
-    }
-    Ok(outermost)
-}
-
-/// Whether a path can be made writable, `Err` with the sentence when it cannot.
-fn usable(path: &Writable, facts: &Facts, roots: &[PathBuf]) -> Result<(), String> {
-    if let Some(trouble) = &path.trouble {
-        return Err(trouble.clone());
-    }
-    for link in &path.links {
-        let directory = link.parent().unwrap_or(link);
-        if let Some(root) = roots.iter().find(|root| directory.starts_with(root)) {
-            return Err(format!(
-                "`{}` is a symbolic link inside `{}`, which an earlier start could write: \
-                 replace it with a directory, or name its target",
-                shown(link),
-                shown(root)
-            ));
-        }
-    }
-    let physical = &path.physical;
-    if ["/proc", "/sys", "/dev"].iter().any(|tree| physical.starts_with(tree)) {
-        return Err(format!("it leads to `{}`, which is never writable", shown(physical)));
-    }
-    if ["/", "/run", "/home"].iter().any(|tree| physical == Path::new(tree)) {
-        return Err(format!("it leads to `{}`: name what is needed below it", shown(physical)));
-    }
-    if let Some(home) =
-        facts.physical_homes.iter().find(|home| home.starts_with(physical) && *home != physical)
-    {
-        return Err(format!(
-            "it contains the home `{}`: name what is needed below it",
-            shown(home)
-        ));
-    }
-    let existing = physical.ancestors().nth(path.missing).unwrap_or(physical);
-    if let Some(home) = facts
-        .physical_homes
-        .iter()
-        .find(|home| physical.starts_with(home) && !existing.starts_with(home))
-    {
-        return Err(format!(
-            "the home `{}` does not exist: create it, or set HOME to the one that does",
-            shown(home)
-        ));
-    }
-    let below_home = |home: &PathBuf| path.spelled.starts_with(home) || physical.starts_with(home);
-    if path.missing > 0
-        && !facts.homes.iter().any(below_home)
-        && !facts.physical_homes.iter().any(below_home)
-        && !physical.starts_with(&facts.workspace)
-    {
-        return Err(
-            "it does not exist, and only below the home are directories created: create it, or \
-             take it out"
-                .into(),
-        );
-    }
-    Ok(())
-}
-
-/// kli's configuration directory when something writable contains it.
-fn protected_config<'a>(facts: &'a Facts, mounts: &[Mount]) -> Option<&'a Writable> {
-    let config = facts.config.as_ref().filter(|config| config.trouble.is_none())?;
-    mounts
-        .iter()
-        .any(|mount| {
-            mount.kind == Kind::Writable && config.physical.starts_with(&mount.destination)
-        })
-        .then_some(config)
 }
 
 /// Whether what a mask hides would be seen without it: the last mount over it shows the host.

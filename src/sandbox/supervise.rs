@@ -1,5 +1,7 @@
-//! Watches a running jail: hands on signals, and sees to it that nothing lives when it is over
-//! (law 8). Sleeps in `poll` in between.
+//! Watches a running jail and hands on signals (law 8). Sleeps in `poll` in between.
+//!
+//! bubblewrap's monitor is process 1 of a namespace that holds the whole jail, so its end is the
+//! end of everything inside: the kernel reports it only when nothing else lives there.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,9 +18,6 @@ use super::sys;
 /// How long the inside may take after the first TERM or HUP.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a killed jail may take to vanish.
-const VANISH: Duration = Duration::from_secs(2);
-
 /// How a jail ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -28,12 +27,10 @@ pub(super) struct Outcome {
     pub(super) code: u8,
 }
 
-/// The launcher's ends of the pipes to bubblewrap and the last stage.
+/// What the launcher listens to.
 #[derive(Debug)]
 pub(super) struct Pipes {
-    /// Where bubblewrap writes the number of process 1.
-    pub(super) info: OwnedFd,
-    /// Where the last stage writes one byte.
+    /// Where the last stage writes one byte, which tells its number.
     pub(super) status: OwnedFd,
     /// Where the blocked signals arrive.
     pub(super) signals: OwnedFd,
@@ -45,55 +42,34 @@ pub(super) fn supervise(child: &Child, pipes: &Pipes) -> io::Result<Outcome> {
         .ok()
         .and_then(Pid::from_raw)
         .ok_or(io::ErrorKind::InvalidInput)?;
-    let mut jail = Jail { first: None, started: false, waiting: Vec::new(), deadline: None };
-    let mut info = Some(String::new());
-    let mut status_open = true;
+    let mut jail = Jail {
+        monitor,
+        started: false,
+        first: None,
+        listening: true,
+        waiting: Vec::new(),
+        deadline: None,
+    };
     loop {
-        let mut ready = Ready::wait(
-            pipes,
-            info.is_some(),
-            status_open,
-            jail.deadline.map(|end| end.saturating_duration_since(Instant::now())),
-        )?;
-        if ready.info
-            && let Some(text) = &mut info
-        {
-            let mut buffer = [0; 512];
-            let read = rustix::io::read(&pipes.info, &mut buffer).unwrap_or(0);
-            let piece = buffer.get(..read).unwrap_or_default();
-            text.push_str(&String::from_utf8_lossy(piece));
-            if let Some(pid) = child_pid(text) {
-                jail.first = pidfd_open(pid, PidfdFlags::empty()).ok();
-                info = None;
-            } else if read == 0 {
-                info = None;
-            }
+        let left = jail.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let (signals, status) = jail.wait(pipes, left)?;
+        if status {
+            jail.listen(pipes)?;
         }
-        if ready.status {
-            let mut byte = [0];
-            jail.started |= rustix::io::read(&pipes.status, &mut byte).is_ok_and(|read| read == 1);
-            status_open = false;
-        }
-        while ready.signals
-            && let Some(signal) = sys::next_signal(pipes.signals.as_fd())?
-        {
+        while signals && let Some(signal) = sys::next_signal(pipes.signals.as_fd())? {
             if signal != libc::SIGCHLD {
-                jail.receive(signal, monitor);
+                jail.receive(signal);
             }
         }
         jail.flush();
         if jail.deadline.is_some_and(|end| Instant::now() >= end) {
-            jail.kill(monitor);
+            jail.kill();
         }
         if let Some((_, status)) = waitpid(Some(monitor), WaitOptions::NOHANG)? {
-            // The last stage may have written while the monitor ended.
-            if status_open {
-                ready = Ready::wait(pipes, false, true, Some(Duration::ZERO))?;
-                let mut byte = [0];
-                jail.started |= ready.status
-                    && rustix::io::read(&pipes.status, &mut byte).is_ok_and(|read| read == 1);
+            // The last stage may have spoken between the look and the end.
+            if jail.wait(pipes, Some(Duration::ZERO))?.1 {
+                jail.listen(pipes)?;
             }
-            jail.vanish();
             let signal = status.terminating_signal().map(|signal| 128 + signal);
             let code = status.exit_status().or(signal).unwrap_or(255);
             return Ok(Outcome { started: jail.started, code: u8::try_from(code).unwrap_or(255) });
@@ -102,22 +78,52 @@ pub(super) fn supervise(child: &Child, pipes: &Pipes) -> io::Result<Outcome> {
 }
 
 struct Jail {
-    /// Process 1, once bubblewrap has told its number. A handle, so that the number cannot come
-    /// to mean another process.
-    first: Option<OwnedFd>,
+    monitor: Pid,
+    /// Whether the last stage has spoken.
     started: bool,
+    /// Process 1 of the inside. A handle, so that the number cannot come to mean another process.
+    first: Option<OwnedFd>,
+    /// Whether the last stage may still speak.
+    listening: bool,
     /// Signals that came before the last stage could take them.
     waiting: Vec<i32>,
     deadline: Option<Instant>,
 }
 
 impl Jail {
-    fn receive(&mut self, signal: i32, monitor: Pid) {
-        let ends = signal == libc::SIGTERM || signal == libc::SIGHUP;
+    /// Waits for signals and for the last stage's word.
+    fn wait(&self, pipes: &Pipes, timeout: Option<Duration>) -> io::Result<(bool, bool)> {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut polled = vec![PollFd::new(&pipes.signals, PollFlags::IN)];
+        // Once closed it would report its end for ever.
+        if self.listening {
+            polled.push(PollFd::new(&pipes.status, PollFlags::IN));
+        }
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok((false, false)),
+            Err(error) => return Err(error.into()),
+        }
+        let mut results = polled.iter().map(|fd| !fd.revents().is_empty());
+        Ok((results.next().unwrap_or(false), results.next().unwrap_or(false)))
+    }
+
+    fn listen(&mut self, pipes: &Pipes) -> io::Result<()> {
+        self.listening = false;
+        if let Some(pid) = sys::writer(pipes.status.as_fd())? {
+            self.started = true;
+            self.first =
+                Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, signal: i32) {
         if signal == libc::SIGTERM && self.deadline.is_some() {
-            self.kill(monitor);
+            self.kill();
             return;
         }
+        let ends = signal == libc::SIGTERM || signal == libc::SIGHUP;
         if ends && self.deadline.is_none() {
             self.deadline = Some(Instant::now() + GRACE);
         }
@@ -125,9 +131,6 @@ impl Jail {
     }
 
     fn flush(&mut self) {
-        if !self.started {
-            return;
-        }
         if let Some(first) = &self.first {
             for signal in self.waiting.drain(..) {
                 if let Some(signal) = Signal::from_named_raw(signal) {
@@ -138,69 +141,10 @@ impl Jail {
         }
     }
 
-    fn kill(&mut self, monitor: Pid) {
-        // Once is enough; the loop goes on until the monitor has reported the end.
+    /// Ends everything inside: the monitor is this process's child and not reaped yet, so the
+    /// number is still its own.
+    fn kill(&mut self) {
         self.deadline = None;
-        match &self.first {
-            Some(first) => {
-                let _ = pidfd_send_signal(first, Signal::KILL);
-            }
-            None => sys::kill(monitor.as_raw_nonzero().get(), libc::SIGKILL),
-        }
+        sys::kill(self.monitor.as_raw_nonzero().get(), libc::SIGKILL);
     }
-
-    /// Sees process 1 gone, and with it everything inside.
-    fn vanish(&self) {
-        if let Some(first) = &self.first {
-            let _ = pidfd_send_signal(first, Signal::KILL);
-            let mut end = [PollFd::new(first, PollFlags::IN)];
-            let _ = poll(&mut end, Timespec::try_from(VANISH).ok().as_ref());
-        }
-    }
-}
-
-#[derive(Default)]
-struct Ready {
-    info: bool,
-    status: bool,
-    signals: bool,
-}
-
-impl Ready {
-    fn wait(
-        pipes: &Pipes,
-        info: bool,
-        status: bool,
-        timeout: Option<Duration>,
-    ) -> io::Result<Self> {
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let want =
-            |fd, wanted| PollFd::new(fd, if wanted { PollFlags::IN } else { PollFlags::empty() });
-        // What is no longer wanted is left out: a closed pipe would report its end for ever.
-        let mut polled = vec![want(&pipes.signals, true)];
-        if info {
-            polled.push(want(&pipes.info, true));
-        }
-        if status {
-            polled.push(want(&pipes.status, true));
-        }
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Self::default()),
-            Err(error) => return Err(error.into()),
-        }
-        let mut results = polled.iter().map(|fd| !fd.revents().is_empty());
-        let signals = results.next().unwrap_or(false);
-        let info = info && results.next().unwrap_or(false);
-        let status = status && results.next().unwrap_or(false);
-        Ok(Self { info, status, signals })
-    }
-}
-
-/// The number after `"child-pid":`, once the whole of it is there.
-fn child_pid(text: &str) -> Option<Pid> {
-    let (_, rest) = text.split_once("\"child-pid\":")?;
-    let rest = rest.trim_start();
-    let end = rest.find(|character: char| !character.is_ascii_digit())?;
-    Pid::from_raw(rest.get(..end)?.parse().ok()?)
 }

@@ -3,10 +3,10 @@
 
 #![expect(unsafe_code, reason = "signals, unshare and the steps between fork and exec need libc")]
 
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -127,9 +127,16 @@ pub(super) fn kill(pid: i32, signal: i32) {
 
 /// Prepares `command` to run as the jail's monitor: it dies with this process, does not get the
 /// terminal's signals, and is not ended by the signals that are forwarded past it.
-pub(super) fn monitor(command: &mut Command) -> &mut Command {
+pub(super) fn monitor(command: &mut Command) -> io::Result<()> {
+    // SAFETY: no memory is involved; the result is checked and owned once.
+    let launcher = unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
+        match RawFd::try_from(fd) {
+            Ok(fd) if fd >= 0 => OwnedFd::from_raw_fd(fd),
+            _ => return Err(io::Error::last_os_error()),
+        }
+    };
     // SAFETY: async-signal-safe calls only, no allocation.
-    let parent = unsafe { libc::getpid() };
     let steps = move || unsafe {
         if libc::setpgid(0, 0) != 0 {
             return Err(io::Error::last_os_error());
@@ -141,27 +148,110 @@ pub(super) fn monitor(command: &mut Command) -> &mut Command {
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
             return Err(io::Error::last_os_error());
         }
-        // The parent may have died before the line above.
-        if libc::getppid() != parent {
+        // The launcher may have died before the line above. Its number says nothing in the
+        // namespace of this process, so the handle is asked: readable means ended.
+        let mut end = libc::pollfd { fd: launcher.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        if libc::poll(&raw mut end, 1, 0) != 0 {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(())
     };
     // SAFETY: `steps` does nothing but async-signal-safe calls.
-    unsafe { command.pre_exec(steps) }
+    unsafe { command.pre_exec(steps) };
+    Ok(())
 }
 
-/// Prepares `command` to start with no signal blocked: a new process inherits the mask.
-pub(super) fn unblocked(command: &mut Command) -> &mut Command {
+/// Two ends of a socket; the first one tells who wrote into the second.
+pub(super) fn credential_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends: [RawFd; 2] = [-1; 2];
+    let on: libc::c_int = 1;
+    let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?;
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the buffers are as large as said; the descriptors are owned once.
+    unsafe {
+        if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let [ours, theirs] = ends;
+        let pair = (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs));
+        let option = (&raw const on).cast();
+        if libc::setsockopt(ours, libc::SOL_SOCKET, libc::SO_PASSCRED, option, size) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(pair)
+    }
+}
+
+/// Reads one byte and returns the number of the process that wrote it, as it is called here;
+/// `None` when the other end was closed without a word.
+pub(super) fn writer(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    let mut byte = 0_u8;
+    let mut control = [0_u64; 16];
+    // SAFETY: the message names buffers that outlive it, with their sizes; the control message is
+    // read only where the kernel says that one of the right kind is.
+    unsafe {
+        let mut piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control);
+        let read = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+        if read < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if read == 0 || header.is_null() {
+            return Ok(None);
+        }
+        if (*header).cmsg_level != libc::SOL_SOCKET || (*header).cmsg_type != libc::SCM_CREDENTIALS
+        {
+            return Ok(None);
+        }
+        let who: libc::ucred = std::ptr::read_unaligned(libc::CMSG_DATA(header).cast());
+        Ok(Some(who.pid))
+    }
+}
+
+/// Starts a program, found on `PATH` when its name has no slash, in a process group of its own and
+/// with no signal blocked, and returns its number. Unlike `Command` it can say so without a copy of
+/// this process between fork and exec.
+pub(super) fn spawn(words: &[OsString]) -> io::Result<i32> {
+    unsafe extern "C" {
+        static environ: *const *mut libc::c_char;
+    }
+    let words: Vec<CString> = words
+        .iter()
+        .map(|word| CString::new(word.as_bytes()).map_err(io::Error::from))
+        .collect::<io::Result<_>>()?;
+    let mut pointers: Vec<*mut libc::c_char> =
+        words.iter().map(|word| word.as_ptr().cast_mut()).collect();
+    pointers.push(std::ptr::null_mut());
+    let program = words.first().ok_or(io::ErrorKind::InvalidInput)?;
     let none = set_of(&[]);
-    let steps = move || {
-        // SAFETY: a valid set; async-signal-safe.
-        let done =
-            unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETPGROUP;
+    let flags = libc::c_short::try_from(flags).map_err(io::Error::other)?;
+    let mut pid = 0;
+    // SAFETY: the attributes are initialised before use and destroyed once; the pointers outlive
+    // the call; the environment is not changed by this process.
+    let failed = unsafe {
+        let mut attributes = std::mem::zeroed();
+        libc::posix_spawnattr_init(&raw mut attributes);
+        libc::posix_spawnattr_setflags(&raw mut attributes, flags);
+        libc::posix_spawnattr_setsigmask(&raw mut attributes, &raw const none);
+        libc::posix_spawnattr_setpgroup(&raw mut attributes, 0);
+        let failed = libc::posix_spawnp(
+            &raw mut pid,
+            program.as_ptr(),
+            std::ptr::null(),
+            &raw const attributes,
+            pointers.as_ptr(),
+            environ,
+        );
+        libc::posix_spawnattr_destroy(&raw mut attributes);
+        failed
     };
-    // SAFETY: `steps` does nothing but an async-signal-safe call.
-    unsafe { command.pre_exec(steps) }
+    if failed == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(failed)) }
 }
 
 /// Moves this process into new namespaces.

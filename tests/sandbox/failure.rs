@@ -19,15 +19,14 @@ fn nothing_started(world: &World) {
 #[test]
 fn without_bubblewrap_nothing_starts() {
     for_both(|world| {
-        let start = format!(
-            "'{}' run --spec '{}' -- touch effect",
-            world.launcher().display(),
-            world.spec_file().display()
-        );
         for path in ["/nonexistent", "", ".:bin", "../bin"] {
-            let mut command = world.command("/bin/sh");
-            let output = command.args(["-c", &start]).env("PATH", path).output().unwrap();
-            has(&refused(&output), &["bubblewrap is not found on PATH", "install it"]);
+            let start = format!(
+                "export PATH='{path}'; '{}' run --spec '{}' -- touch effect",
+                world.launcher().display(),
+                world.spec_file().display()
+            );
+            let text = refused(&world.plainly(&start));
+            has(&text, &["bubblewrap is not found on PATH", "install it"]);
         }
         let named =
             world.run_with(&["--bwrap", "/no/bwrap"], &["touch", "effect"]).output().unwrap();
@@ -42,14 +41,14 @@ fn an_old_a_broken_and_a_setuid_bubblewrap_are_named() {
         let old = script(
             world,
             "old",
-            "#!/bin/sh\n[ \"$1\" = --version ] && { echo bubblewrap 0.4.1; exit; }\necho 'bwrap: Unknown option --perms' >&2; exit 1\n",
+            "#!/bin/sh\necho 'bwrap: Unknown option --perms' >&2; exit 1\n",
             0o755,
         );
         let setuid = script(world, "setuid", "#!/bin/sh\ntouch effect\n", 0o4755);
         let silent = script(world, "silent", "#!/bin/sh\nexit 0\n", 0o755);
         let data = script(world, "data", "x", 0o644);
         for (bwrap, parts) in [
-            (old, ["is version 0.4, the oldest that works is 0.8", "Unknown option"]),
+            (old, ["is too old, the oldest version that works is 0.8", "Unknown option"]),
             (setuid, ["it is setuid", "chmod u-s"]),
             (silent, ["bubblewrap failed: it said nothing", "explain"]),
             (data, ["no executable file", "--bwrap"]),
@@ -164,5 +163,28 @@ fn a_home_that_does_not_exist_is_named_and_not_made() {
         world.spec(r#"{"stateDir":false}"#);
         ok(&start());
         assert!(!home.exists());
+    });
+}
+
+#[test]
+fn nested_userns_shows_no_secrets_of_outer_processes() {
+    for_both(|world| {
+        world.spec(r#"{"nestedUserns":true,"denyEnv":["TOKEN"],"denyRead":["~/secret"]}"#);
+        world.file("home/secret", "SECRET");
+        world.file(
+            "look",
+            "tr '\\0' '\\n' < /proc/$OUTER/environ | grep TOKEN; cat /proc/$OUTER/root/$HOME/secret; \
+             cat /proc/$OUTER/cwd/../secret",
+        );
+        let run = |start: &str| {
+            world.in_namespace(&format!(
+                "mount --bind /dev/null /proc/keys; export TOKEN=VALUE; sleep 20 & \
+                 export OUTER=$!; sleep 0.05; {start} sh ../../look; code=$?; kill $OUTER; exit $code"
+            ))
+        };
+        assert_eq!(ok(&run("")), "TOKEN=VALUE\nSECRETSECRET");
+        let output = run("\"$L\" run --spec \"$SPEC\" --");
+        assert_eq!(crate::jail::out(&output), "", "{output:?}");
+        assert_eq!(crate::jail::err(&output).matches("ermission denied").count(), 3, "{output:?}");
     });
 }

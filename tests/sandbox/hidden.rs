@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::jail::{err, for_both, has, ok, out, refused};
+use crate::jail::{Who, World, err, for_both, has, ok, out, refused};
 
 #[test]
 fn a_denied_file_and_directory_read_as_empty_by_every_name() {
@@ -212,4 +212,23 @@ fn a_home_that_is_a_symbolic_link_is_covered() {
         has(&err(&tried), &["No such file"]);
         assert!(world.root.join("data/me/.cache/kli/made").exists());
     });
+}
+
+#[test]
+fn without_a_known_home_a_denied_path_below_it_is_refused() {
+    let world = World::new(Who::User);
+    let start = |spec: &str| {
+        world.spec(spec);
+        world.run_with(&[], &["sh", "-c", "echo started"]).env("HOME", "relative").output().unwrap()
+    };
+    if ok(&world.plainly("getent passwd $(id -u) || echo none")) != "none\n" {
+        // The account's home counts then.
+        assert_eq!(ok(&start(r#"{"denyRead":["~/.absent"],"stateDir":false}"#)), "started\n");
+        return;
+    }
+    let text = refused(&start(r#"{"denyRead":["~/.aws"]}"#));
+    has(&text, &["`denyRead`: `~/.aws`", "no home is known, set HOME"]);
+    let text = refused(&start(r#"{"writablePaths":["~/.cache"]}"#));
+    has(&text, &["`writablePaths`: `~/.cache`", "no home is known: set HOME"]);
+    assert_eq!(ok(&start("{}")), "started\n");
 }

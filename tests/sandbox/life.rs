@@ -235,6 +235,33 @@ fn signals_before_the_program_is_up_are_not_lost() {
 }
 
 #[test]
+fn a_kill_during_the_start_leaves_nothing_either() {
+    for_both(|world| {
+        for monitor in [false, true] {
+            for wait in 0..16 {
+                let token = token();
+                let mut command = world.command(world.launcher());
+                command.arg("run").arg("--spec").arg(world.spec_file());
+                command.args(["--", "sleep", &token]).stderr(Stdio::null());
+                let mut child = command.spawn().unwrap();
+                std::thread::sleep(Duration::from_millis(wait));
+                let of_launcher = children(pid(&child));
+                let target = of_launcher.first().filter(|_| monitor).copied();
+                if monitor && target.is_none() {
+                    kill(pid(&child), Signal::TERM);
+                } else {
+                    kill(target.unwrap_or(pid(&child)), Signal::KILL);
+                }
+                let gone = wait_for(Duration::from_secs(2), || {
+                    child.try_wait().unwrap().is_some() && processes(&token).is_empty()
+                });
+                assert!(gone, "after {wait} ms: {:?}", processes(&token));
+            }
+        }
+    });
+}
+
+#[test]
 fn the_launcher_sleeps_while_it_waits() {
     let world = World::new(crate::jail::Who::User);
     let child = start(&world, "touch up; sleep 1");

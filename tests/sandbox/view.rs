@@ -33,6 +33,19 @@ fn only_the_workspace_and_the_listed_paths_are_writable() {
 }
 
 #[test]
+fn a_single_file_can_be_writable() {
+    for_both(|world| {
+        let file = world.file("home/.toolrc", "old");
+        world.file("home/.otherrc", "old");
+        world.spec(r#"{"writablePaths":["~/.toolrc"]}"#);
+        let tried = world.inside("echo new > ~/.toolrc; echo new > ~/.otherrc");
+        has(&err(&tried), &["Read-only file system"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
+        assert_eq!(fs::read_to_string(world.home.join(".otherrc")).unwrap(), "old");
+    });
+}
+
+#[test]
 fn a_missing_writable_path_outside_the_home_is_named() {
     for_both(|world| {
         let missing = world.root.join("missing/place");

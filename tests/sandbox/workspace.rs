@@ -157,7 +157,15 @@ fn a_removed_workspace_is_refused() {
 #[test]
 fn root_in_a_directory_of_another_user_is_told_so() {
     if rustix::process::geteuid().as_raw() != 0 {
-        // Only real root can enter it at all; for others the shell refuses before the launcher.
+        // An ordinary user can only lose a directory that it is already in.
+        let world = World::new(Who::User);
+        let start = format!(
+            "mkdir -p a/b && cd a/b && chmod 0 .. && '{}' run --spec '{}' -- true; code=$?; \
+             chmod 700 ..; exit $code",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        has(&refused(&world.plainly(&start)), &["the current directory cannot be named"]);
         return;
     }
     let world = World::new(Who::Root);

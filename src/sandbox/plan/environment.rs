@@ -112,7 +112,7 @@ fn is_gone(value: &OsStr, mounts: &[Mount]) -> bool {
         && !mounts.iter().any(|mount| {
             matches!(mount.kind, Kind::ReadOnly | Kind::Writable | Kind::Link(_))
                 && mount.destination != Path::new("/")
-                && path.starts_with(&mount.destination)
+                && (path.starts_with(&mount.destination) || mount.destination.starts_with(&path))
         })
 }
 

@@ -163,7 +163,7 @@ proptest! {
             .mounts
             .iter()
             .flat_map(|mount| words_of(mount, 9))
-            .chain(options(&plan, 8))
+            .chain(options(&plan))
             .collect();
         prop_assert_eq!(words.iter().filter(|word| **word == *path).count(), 2);
         prop_assert!(!words.iter().any(|word| word == "--"));
@@ -267,4 +267,45 @@ fn without_a_home_there_is_no_state_and_no_failure() {
     facts.state = None;
     facts.config = None;
     assert_eq!(seen(&plan(&facts), WORKSPACE), &Kind::Writable);
+}
+
+#[test]
+fn nothing_is_shown_again_under_a_mask() {
+    let mut facts = facts();
+    let entry =
+        super::super::facts::RunEntry { path: "/run/wrappers".into(), link: None, resolver: false };
+    facts.run = vec![entry];
+    facts.writable = vec![there("/h/me/.config")];
+    facts.denied = vec![denied("/run"), denied("/h/me/.config/kli")];
+    let plan = plan(&facts);
+    for hidden in ["/run/wrappers", "/h/me/.config/kli"] {
+        let bound = |it: &Mount| it.destination == Path::new(hidden) && it.kind.is_bind();
+        assert!(!plan.mounts.iter().any(bound), "{hidden}");
+    }
+    assert!(matches!(seen(&plan, INNER), Kind::ReadOnlyFrom(_)), "the own places stay");
+}
+
+#[test]
+fn a_variable_goes_with_what_it_points_at() {
+    let mut facts = facts();
+    facts.workspace = "/tmp/w/project".into();
+    facts.config = Some(there("/tmp/config/kli"));
+    facts.environment = [
+        ("XDG_CONFIG_HOME", "/tmp/config"),
+        ("INSIDE", "/tmp/w/project/x"),
+        ("GONE", "/tmp/w/other"),
+        ("SOCKET", "unix:path=/run/user/1000/bus,guid=1"),
+        ("FAR", "/etc/x"),
+        ("WORD", "run"),
+        ("DISPLAY", "host:0"),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .to_vec();
+    let names = |list: &[(OsString, OsString)]| -> Vec<String> {
+        list.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
+    };
+    let plan = plan(&facts);
+    let kept = names(&plan.environment);
+    let expected = ["XDG_CONFIG_HOME", "INSIDE", "FAR", "WORD", "DISPLAY", "TMPDIR", "PWD"];
+    assert_eq!(kept, expected);
 }
