@@ -17,7 +17,10 @@ use clap::{Parser as _, error::ErrorKind};
 use crate::{
     authority::Report,
     config::Layer,
-    host::confinement::{self, Signs},
+    host::{
+        confinement::{self, Signs},
+        environment,
+    },
 };
 
 use args::{Arguments, Command, ConfigCommand, OutputFormat, RunArguments};
@@ -125,6 +128,9 @@ fn config(command: ConfigCommand) -> Result<u8, CliError> {
         }
         ConfigCommand::Check { file: Some(file) } => {
             let mut warnings = Vec::new();
+            let here = environment::current_directory()
+                .map_err(|error| CliError::config(error.to_string()))?;
+            let file = here.join(file);
             let settings =
                 setup::read_file(&file, Layer::User, &mut warnings)?.ok_or_else(|| {
                     CliError::config(format!("there is no file `{}`", file.display()))
