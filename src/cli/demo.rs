@@ -253,7 +253,7 @@ async fn execute(
         set,
         remove,
         input: None,
-        timeout: Duration::from_secs(60),
+        timeout: Duration::from_mins(1),
         keep: (20_000, 20_000),
     };
     process::run(&grant, command, &[], |_| {})

@@ -38,9 +38,9 @@ const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 /// The largest file of a system prompt, in bytes.
 const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 /// Seconds that a command may take when neither the call nor the settings say.
-const BASH_TIMEOUT: Duration = Duration::from_secs(120);
+const BASH_TIMEOUT: Duration = Duration::from_mins(2);
 /// The most that a call may ask for when the settings do not say.
-const BASH_MAX_TIMEOUT: Duration = Duration::from_secs(600);
+const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Runs one prompt without a terminal interface; returns the exit code.
 ///

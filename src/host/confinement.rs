@@ -11,11 +11,12 @@ use crate::authority::Confinement;
 pub const MARKER: &str = "/run/kli/sandbox.json";
 
 /// The inode of the initial PID namespace: a fixed number of the kernel's
-/// (`PROC_PID_INIT_INO` in include/linux/proc_ns.h).
+/// (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// The signs, as they were read. `None` = could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a sign of its own")]
 pub struct Signs {
     /// The marker's text, when it is a regular file on a read-only mount.
     pub marker: Option<String>,
