@@ -134,43 +134,55 @@ fn session_of(answers: Vec<Answer>) -> Vec<Value> {
 }
 
 #[test]
-fn however_the_stream_is_cut_the_session_is_the_same() {
+fn however_a_stream_with_lf_is_cut_the_session_is_the_same() {
+    cut_everywhere(Newline::Lf);
+}
+
+#[test]
+fn however_a_stream_with_cr_is_cut_the_session_is_the_same() {
+    cut_everywhere(Newline::Cr);
+}
+
+#[test]
+fn however_a_stream_with_crlf_is_cut_the_session_is_the_same() {
+    cut_everywhere(Newline::CrLf);
+}
+
+fn cut_everywhere(newline: Newline) {
     let wanted = session_of(whole_task().into_iter().map(Answer::new).collect());
     assert!(wanted.len() > 8, "{wanted:#?}");
-    for newline in Newline::ALL {
-        let answers = |cut: Option<usize>| -> Vec<Answer> {
-            whole_task()
-                .into_iter()
-                .map(|stream| {
-                    let answer = Answer::new(stream).newline(newline);
-                    match cut {
-                        Some(cut) => answer.split_at([cut]),
-                        None => answer.every_byte(),
-                    }
-                })
-                .collect()
-        };
-        assert_eq!(session_of(answers(None)), wanted, "{newline:?}, byte by byte");
-        // One cut, at the same offset of every answer, so that each offset of each is met.
-        let longest = answers(None).iter().map(Answer::len).max().unwrap();
-        let offsets: Vec<usize> = (1..longest).collect();
-        let workers: Vec<_> = (0..4)
-            .map(|worker| {
-                let offsets: Vec<usize> =
-                    offsets.iter().copied().filter(|offset| offset % 4 == worker).collect();
-                let wanted = wanted.clone();
-                let scripts: Vec<Vec<Answer>> =
-                    offsets.iter().map(|offset| answers(Some(*offset))).collect();
-                std::thread::spawn(move || {
-                    for (offset, script) in offsets.into_iter().zip(scripts) {
-                        assert_eq!(session_of(script), wanted, "{newline:?}, cut at {offset}");
-                    }
-                })
+    let answers = |cut: Option<usize>| -> Vec<Answer> {
+        whole_task()
+            .into_iter()
+            .map(|stream| {
+                let answer = Answer::new(stream).newline(newline);
+                match cut {
+                    Some(cut) => answer.split_at([cut]),
+                    None => answer.every_byte(),
+                }
             })
-            .collect();
-        for worker in workers {
-            worker.join().unwrap();
-        }
+            .collect()
+    };
+    assert_eq!(session_of(answers(None)), wanted, "{newline:?}, byte by byte");
+    // One cut, at the same offset of every answer, so that each offset of each is met.
+    let longest = answers(None).iter().map(Answer::len).max().unwrap();
+    let offsets: Vec<usize> = (1..longest).collect();
+    let workers: Vec<_> = (0..4)
+        .map(|worker| {
+            let offsets: Vec<usize> =
+                offsets.iter().copied().filter(|offset| offset % 4 == worker).collect();
+            let wanted = wanted.clone();
+            let scripts: Vec<Vec<Answer>> =
+                offsets.iter().map(|offset| answers(Some(*offset))).collect();
+            std::thread::spawn(move || {
+                for (offset, script) in offsets.into_iter().zip(scripts) {
+                    assert_eq!(session_of(script), wanted, "{newline:?}, cut at {offset}");
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
     }
 }
 
@@ -477,7 +489,7 @@ fn two_edits_of_one_file_in_one_turn_both_land() {
         says("ok"),
     ]);
     let env = Env::new().at(&model.base_url());
-    let text: String = (1..=99).map(|n| format!("line {n}\n")).collect();
+    let text = (1..=99).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n") + "\n";
     fs::write(env.work().join("n.txt"), &text).unwrap();
     env.kli(&["-p", "go"]).exits(0);
     let wanted = text.replace("line 50\n", "FIFTY\n").replace("line 75\n", "X\n");

@@ -6,7 +6,7 @@
 //!   while the other is waited for. What is kept is bounded; the rest is counted.
 //! - The call returns when the command itself has ended, plus a short drain: what it left in the
 //!   background cannot hold it. [`reap_all`] ends such leftovers when the run ends.
-//! - On a time limit, and when the future is dropped, the tree is ended (see [`tree`]).
+//! - On a time limit, and when the future is dropped, the tree is ended (see `tree`).
 //!
 //! It knows no shell language and no result text.
 
