@@ -76,6 +76,7 @@ let
     inherit cargoArtifacts;
     src = sourceOf [
       ../src
+      ../benches
       (fileset.difference ../tests ../tests/nix)
       ../clippy.toml
       ../rustfmt.toml
