@@ -14,10 +14,14 @@ can_be_root() {
   [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; }
 }
 
+# A compiler without the C library's files is found on PATH and links nothing.
+can_link() { echo 'int main(void) { return 0; }' | cc -x c - -o /dev/null 2>/dev/null; }
+
 # need_packages COMMAND=PACKAGE… : installs the Debian packages whose commands are missing, or
-# prints the one line to type and ends with 2.
+# prints the one line to type and ends with 2. The C linker is always among what is needed.
 need_packages() {
-  local missing=() pair
+  local missing=() pair log
+  can_link || missing+=(gcc libc6-dev)
   for pair in "$@"; do
     command -v "${pair%%=*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${pair%%=*}" ] || missing+=("${pair#*=}")
   done
@@ -25,8 +29,14 @@ need_packages() {
   local line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
   if can_be_root && command -v apt-get >/dev/null 2>&1; then
     say "installing: ${missing[*]}"
-    { as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >&2 && return 0
+    log=$(mktemp)
+    if { as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+      rm -f "$log"
+      return 0
+    fi
+    tail -n 20 "$log" >&2
+    rm -f "$log"
     say "could not install ${missing[*]}; as root, type: $line"
     exit 2
   fi

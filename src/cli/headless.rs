@@ -60,7 +60,8 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    let confinement = confinement::judge(&Signs::read(&setup.environment));
+    let signs = Signs::read(&setup.environment);
+    let confinement = confinement::judge(&signs);
     let tools = tool::standard();
     let offered: Vec<&str> =
         tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
@@ -86,7 +87,7 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
         system,
         history: started.history,
         budgets: budgets(&setup.settings),
-        retry: Retry::default(),
+        retry: retry(&signs),
         journal: started.journal,
     };
     host::environment::wipe(&setup.settings.secret_variables());
@@ -95,7 +96,14 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
         .enable_all()
         .build()
         .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
-    let summary = runtime.block_on(drive(parts, prompt));
+    let mut summary = runtime.block_on(drive(parts, prompt));
+    if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
+        && signs.network_is_off()
+    {
+        fault
+            .message
+            .push_str("; the sandbox has no network: set `network = true`, or use a model inside");
+    }
     // Blocking work that is still going on (a search) must not hold up the end.
     runtime.shutdown_background();
     match run.output_format {
@@ -209,6 +217,12 @@ fn check_budget(setup: &Setup) -> Result<(), CliError> {
             .hint("give `--max-turns`, `--max-tokens` or `--timeout`, or set `budgets`"));
     }
     Ok(())
+}
+
+/// Without a network nothing gets better by waiting.
+fn retry(signs: &Signs) -> Retry {
+    let standard = Retry::default();
+    Retry { attempts: if signs.network_is_off() { 0 } else { standard.attempts }, ..standard }
 }
 
 fn budgets(settings: &Settings) -> Budgets {

@@ -5,10 +5,7 @@
 
 use std::{fs, path::Path};
 
-use crate::authority::Confinement;
-
-/// The file that kli's launcher leaves inside (law 13 of `docs/confinement.md`).
-pub const MARKER: &str = "/run/kli/sandbox.json";
+use crate::{authority::Confinement, sandbox::MARKER};
 
 /// The inode of the initial PID namespace: a fixed number of the kernel's
 /// (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
@@ -66,6 +63,16 @@ fn marker() -> Option<String> {
 fn read_only(path: &Path) -> bool {
     rustix::fs::statvfs(path)
         .is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+impl Signs {
+    /// Says whether the launcher's marker tells that the network is off.
+    pub fn network_is_off(&self) -> bool {
+        self.marker
+            .as_deref()
+            .and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
+            .is_some_and(|marker| marker.get("network") == Some(&serde_json::Value::Bool(false)))
+    }
 }
 
 /// Judges the signs.

@@ -54,30 +54,6 @@ impl Environment {
         self.absolute("HOME")
     }
 
-    /// Returns `$XDG_CONFIG_HOME`, or `~/.config` when it is unset or relative (the XDG rule).
-    pub fn config_home(&self) -> Option<PathBuf> {
-        self.base("XDG_CONFIG_HOME", ".config")
-    }
-
-    /// Returns `$XDG_STATE_HOME`, or `~/.local/state` when it is unset or relative.
-    pub fn state_home(&self) -> Option<PathBuf> {
-        self.base("XDG_STATE_HOME", ".local/state")
-    }
-
-    /// Returns `$XDG_CACHE_HOME`, or `~/.cache` when it is unset or relative.
-    pub fn cache_home(&self) -> Option<PathBuf> {
-        self.base("XDG_CACHE_HOME", ".cache")
-    }
-
-    /// Returns `$XDG_DATA_HOME`, or `~/.local/share` when it is unset or relative.
-    pub fn data_home(&self) -> Option<PathBuf> {
-        self.base("XDG_DATA_HOME", ".local/share")
-    }
-
-    fn base(&self, name: &str, below_home: &str) -> Option<PathBuf> {
-        self.absolute(name).or_else(|| self.home().map(|home| home.join(below_home)))
-    }
-
     fn absolute(&self, name: &str) -> Option<PathBuf> {
         self.var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
@@ -127,11 +103,6 @@ pub fn own_executable() -> io::Result<PathBuf> {
     env::current_exe()
 }
 
-/// Returns a directory for temporary files: `$TMPDIR`, or `/tmp`.
-pub fn temporary_directory() -> PathBuf {
-    env::temp_dir()
-}
-
 /// Returns the wall clock.
 pub fn now() -> SystemTime {
     SystemTime::now()
@@ -151,20 +122,6 @@ pub fn exists(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn relative_xdg_variables_are_ignored() {
-        let environment = Environment::of([
-            ("HOME", "/h"),
-            ("XDG_CONFIG_HOME", "relative"),
-            ("XDG_STATE_HOME", "/s"),
-            ("XDG_CACHE_HOME", ""),
-        ]);
-        assert_eq!(environment.config_home(), Some("/h/.config".into()));
-        assert_eq!(environment.state_home(), Some("/s".into()));
-        assert_eq!(environment.cache_home(), Some("/h/.cache".into()));
-        assert_eq!(Environment::of([("HOME", "")]).config_home(), None);
-    }
 
     #[test]
     fn an_empty_variable_is_kept_but_is_no_text() {

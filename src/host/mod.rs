@@ -16,9 +16,6 @@ pub mod process;
 pub mod state;
 pub mod walk;
 
-/// The file that the launcher puts into every jail (law 13 of `docs/confinement.md`).
-const MARKER: &str = "/run/kli/sandbox.json";
-
 /// A handle on the host.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -27,7 +24,7 @@ pub struct Host {
 
 impl Default for Host {
     fn default() -> Self {
-        Self { marker: PathBuf::from(MARKER) }
+        Self { marker: PathBuf::from(crate::sandbox::MARKER) }
     }
 }
 
