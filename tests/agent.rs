@@ -511,3 +511,38 @@ fn opening_a_session_and_leaving_changes_nothing() {
     );
     assert!(lines(&file).len() > 3);
 }
+
+#[test]
+fn a_closed_network_is_said_at_once_with_the_option() {
+    let model = FakeModel::strict(vec![says("reached"), says("reached")]);
+    let env = Env::new().at(&model.base_url());
+    let run = |network: bool| {
+        let spec = env.home().join("sandbox.json");
+        fs::write(&spec, json!({ "version": 1, "network": network }).to_string()).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kli-sandbox"));
+        command
+            .args(["run", "--spec"])
+            .arg(&spec)
+            .args(["--", env!("CARGO_BIN_EXE_kli"), "-p", "hi", "--output-format", "json"])
+            .current_dir(env.work())
+            .env_clear()
+            .env("HOME", env.home())
+            .env("PATH", "/usr/bin:/bin")
+            .env("ANTHROPIC_BASE_URL", model.base_url());
+        Ran::from(command.output().unwrap())
+    };
+    let start = Instant::now();
+    let closed = run(false);
+    closed.exits(4).says("network = true");
+    assert_eq!(closed.json()["error"]["kind"], "network");
+    assert!(!closed.err.contains("retry"), "{closed:?}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(model.requests().is_empty());
+    let open = run(true);
+    assert_eq!(open.exits(0).json()["text"], "reached", "control");
+    let files = env.sessions();
+    assert_eq!(files.len(), 2, "one session each");
+    let report = lines(&files[0]);
+    let report = report.iter().find(|line| line["type"] == "authority").unwrap();
+    assert_eq!(report["report"]["confinement"], "kli-sandbox");
+}

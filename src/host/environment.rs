@@ -12,7 +12,7 @@ use std::{
     ffi::{CString, OsStr, OsString},
     io,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 /// A copy of the process's variables, taken once.
@@ -108,12 +108,6 @@ pub fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Returns the wall clock in milliseconds since 1970 (0 when it stands before).
-pub fn unix_millis() -> u64 {
-    let since: Duration = now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Says whether a path is there, links followed.
 pub fn exists(path: &Path) -> bool {
     path.exists()
@@ -136,6 +130,6 @@ mod tests {
     fn the_current_directory_is_physical_and_the_clock_runs() {
         let directory = current_directory().unwrap();
         assert_eq!(directory, std::fs::canonicalize(&directory).unwrap());
-        assert!(unix_millis() > 1_600_000_000_000);
+        assert!(now() > std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000));
     }
 }
