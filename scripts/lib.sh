@@ -83,3 +83,16 @@ need_cargo_tools() {
   PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin"
   export PATH
 }
+
+# own_proc SCRIPT ARGS… : a jail mounts a /proc of its own, which the kernel allows only where the
+# present one is whole. In a container that masks it, root can have a whole one in a namespace of
+# its own: the script starts itself again in there. Elsewhere nothing happens, and the launcher
+# says what is missing.
+own_proc() {
+  unshare --user --map-root-user --pid --fork --mount-proc true 2>/dev/null && return 0
+  [ -z "${KLI_OWN_PROC:-}" ] || return 0
+  [ "$(id -u)" = 0 ] || return 0
+  unshare --pid --fork --mount-proc \
+    unshare --user --map-root-user --pid --fork --mount-proc true 2>/dev/null || return 0
+  KLI_OWN_PROC=1 exec unshare --pid --fork --kill-child --mount-proc bash "$@"
+}
