@@ -112,9 +112,15 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     // From here on a signal waits until the jail can take it.
     sys::block_signals().map_err(step("signals cannot be blocked"))?;
     let signals = sys::signal_descriptor().map_err(step("signals cannot be watched"))?;
-    namespace::enter().and_then(|()| namespace::mask(&plan.mounts)).map_err(|source| {
-        LaunchError::Namespace { repair: diagnose::namespace(&source, &facts.launcher), source }
-    })?;
+    // Where /proc is masked no fresh one can be had, and bubblewrap cannot work in a PID namespace
+    // whose processes /proc does not show.
+    let own_processes = !spec.nested_userns;
+    namespace::enter(own_processes).and_then(|()| namespace::mask(&plan.mounts)).map_err(
+        |source| LaunchError::Namespace {
+            repair: diagnose::namespace(&source, &facts.launcher),
+            source,
+        },
+    )?;
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
         return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
@@ -159,13 +165,18 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
         .arg(&request.program)
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
-    sys::monitor(&mut command).map_err(step("the launcher cannot be watched"))?;
-    let child = command.spawn().map_err(|error| LaunchError::Unusable {
-        path: bwrap.clone(),
-        because: match error.raw_os_error() {
-            Some(libc::E2BIG) => "the program's arguments and environment are too large".into(),
-            _ => error.to_string(),
+    sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
+    let child = command.spawn().map_err(|error| match error.raw_os_error() {
+        Some(sys::NO_PROC) => {
+            let words = "Can't mount proc for its monitor".to_owned();
+            let repair = diagnose::bubblewrap(&words, &bwrap, &facts.launcher);
+            LaunchError::Bubblewrap { words, repair }
+        }
+        Some(libc::E2BIG) => LaunchError::Unusable {
+            path: bwrap.clone(),
+            because: "the program's arguments and environment are too large".into(),
         },
+        _ => LaunchError::Unusable { path: bwrap.clone(), because: error.to_string() },
     })?;
     drop(command);
     drop((marker, status_theirs, errors, arguments));

@@ -48,12 +48,14 @@ pub enum NamespaceError {
     },
 }
 
-/// Enters the own namespaces, with the caller's ids and no propagation.
-pub(super) fn enter() -> Result<(), NamespaceError> {
+/// Enters the own namespaces, with the caller's ids and no propagation; `own_processes` says whether
+/// children get a PID namespace as well.
+pub(super) fn enter(own_processes: bool) -> Result<(), NamespaceError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID;
-    sys::unshare(flags).map_err(NamespaceError::Unshare)?;
+    let processes = if own_processes { libc::CLONE_NEWPID } else { 0 };
+    sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS | processes)
+        .map_err(NamespaceError::Unshare)?;
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("{uid} {uid} 1")),

@@ -125,9 +125,14 @@ pub(super) fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Prepares `command` to run as the jail's monitor: it dies with this process, does not get the
+/// The error number that tells a refused /proc from what else can fail before `exec`; no call of the
+/// preparation gives it.
+pub(super) const NO_PROC: i32 = libc::EUCLEAN;
+
+/// Prepares `command` to run as the jail's monitor: it sees its own PID namespace in /proc where it
+/// has one (bubblewrap looks its child up there by number), dies with this process, does not get the
 /// terminal's signals, and is not ended by the signals that are forwarded past it.
-pub(super) fn monitor(command: &mut Command) -> io::Result<()> {
+pub(super) fn monitor(command: &mut Command, own_processes: bool) -> io::Result<()> {
     // SAFETY: no memory is involved; the result is checked and owned once.
     let launcher = unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
@@ -138,6 +143,12 @@ pub(super) fn monitor(command: &mut Command) -> io::Result<()> {
     };
     // SAFETY: async-signal-safe calls only, no allocation.
     let steps = move || unsafe {
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        let proc = c"proc".as_ptr();
+        if own_processes && libc::mount(proc, c"/proc".as_ptr(), proc, flags, std::ptr::null()) != 0
+        {
+            return Err(io::Error::from_raw_os_error(NO_PROC));
+        }
         if libc::setpgid(0, 0) != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -95,6 +95,23 @@ fn a_masked_proc_names_nested_userns_and_works_with_it() {
     });
 }
 
+/// Where nothing but the start itself runs there is no process 2, the number that bubblewrap's child
+/// has in the launcher's own namespace.
+#[test]
+fn in_a_container_with_few_processes_it_starts() {
+    for_both(|world| {
+        let few = |rest: &str| {
+            format!(
+                "exec unshare --pid --fork --mount-proc sh -c 'test ! -e /proc/2 || exit 9; \
+                 {rest} exec \"$L\" run --spec \"$SPEC\" -- sh -c \"echo up\"'"
+            )
+        };
+        assert_eq!(ok(&world.in_namespace(&few(""))), "up\n");
+        world.spec(r#"{"nestedUserns":true}"#);
+        assert_eq!(ok(&world.in_namespace(&few("mount --bind /dev/null /proc/keys;"))), "up\n");
+    });
+}
+
 #[test]
 fn with_read_only_sysctls_nested_userns_still_works() {
     for_both(|world| {
