@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::facts;
 use super::launch::{LaunchError, namespaces, words_of};
-use super::plan::{self, Kind, Mount, Plan, Request, shown};
+use super::plan::{self, Kind, Mount, Plan, Request, printable, shown};
 use super::spec::Spec;
 
 /// How a plan is printed.
@@ -63,22 +63,19 @@ fn words(plan: &Plan) -> String {
             "  {:<16} {}  -- {}",
             verb(&mount.kind),
             shown(&mount.destination),
-            mount.reason.escape_debug()
+            printable(&mount.reason)
         ));
     }
     for create in &plan.create {
         lines.push(format!("created before the start: {}", shown(&create.path)));
     }
     for (name, reason) in &plan.removed {
-        lines.push(format!(
-            "variable removed: {} -- {reason}",
-            name.to_string_lossy().escape_debug()
-        ));
+        lines.push(format!("variable removed: {} -- {reason}", printable(&name.to_string_lossy())));
     }
     for name in &plan.corrected {
-        lines.push(format!("variable set: {}", name.to_string_lossy().escape_debug()));
+        lines.push(format!("variable set: {}", printable(&name.to_string_lossy())));
     }
-    lines.extend(plan.notes.iter().map(|note| format!("note: {}", note.escape_debug())));
+    lines.extend(plan.notes.iter().map(|note| format!("note: {}", printable(note))));
     lines.push(String::new());
     lines.join("\n")
 }

@@ -47,7 +47,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
         Ok(program) => program,
         Err(error) => {
             let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-            let name = name.escape_debug();
+            let name = super::plan::printable(&name);
             if error.raw_os_error() == Some(libc::ENOENT) {
                 report(&format!("`{name}` is not found inside: is it installed, and on PATH?"));
                 return Ok(127);

@@ -314,7 +314,7 @@ fn said(words: OwnedFd) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<String> = text
         .lines()
-        .map(|line| line.trim().trim_start_matches("bwrap: ").escape_debug().to_string())
+        .map(|line| plan::printable(line.trim().trim_start_matches("bwrap: ")))
         .filter(|line| !line.is_empty())
         .collect();
     if lines.is_empty() { "it said nothing".into() } else { lines.join("; ") }

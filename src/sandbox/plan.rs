@@ -139,7 +139,7 @@ pub enum PlanError {
         because: String,
     },
     /// A writable path that cannot be made writable.
-    #[error("`writablePaths`: `{}`: {because}", wish.escape_debug())]
+    #[error("`writablePaths`: `{}`: {because}", printable(wish))]
     Writable {
         /// As it was written.
         wish: String,
@@ -155,7 +155,7 @@ pub enum PlanError {
         because: String,
     },
     /// Nothing can tell whether a denied path is there.
-    #[error("`denyRead`: `{}` cannot be looked at: {because}", wish.escape_debug())]
+    #[error("`denyRead`: `{}` cannot be looked at: {because}", printable(wish))]
     Denied {
         /// As it was written.
         wish: String,
@@ -178,7 +178,13 @@ pub enum PlanError {
 
 /// A path for a message, its control characters escaped.
 pub(super) fn shown(path: &Path) -> String {
-    path.to_string_lossy().chars().fold(String::new(), |mut text, character| {
+    printable(&path.to_string_lossy())
+}
+
+/// A text as it is printed: control characters are escaped, so that no name drives a terminal or
+/// breaks a line; everything else is left as it is.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().fold(String::new(), |mut text, character| {
         if character.is_control() {
             text.extend(character.escape_default());
         } else {

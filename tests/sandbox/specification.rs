@@ -149,3 +149,15 @@ fn the_shell_line_of_explain_runs_and_hides() {
         assert!(world.home.join(".cache/kli/effect").exists());
     });
 }
+
+#[test]
+fn what_people_read_has_its_quotes_and_no_control_characters() {
+    for_both(|world| {
+        world.spec("{\"denyRead\":[\"~/it's\\n\\u001b[31m\"]}");
+        let explain =
+            world.command(world.launcher()).arg("explain").arg(world.spec_file()).output();
+        let text = ok(&explain.unwrap());
+        assert!(text.contains("the inside's own") && text.contains("it's\\n\\u{1b}[31m"), "{text}");
+        assert!(!text.contains('\u{1b}') && !text.contains("\\'"), "{text}");
+    });
+}
