@@ -191,7 +191,12 @@ fn owner_and_mode_are_kept_and_a_new_file_follows_the_umask() {
 /// Runs one of the tests below alone in a child, as an ordinary user when this process is root, with
 /// a limit on the size of files when there is one.
 fn as_ordinary_user(name: &str, place: &Path) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // A copy: the build directory may lie where another user cannot look.
+    let copy =
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let program = copy.path().join("tests");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new(program);
     command.args(["--exact", name, "--ignored", "--nocapture"]).env("KLI_TEST_PLACE", place);
     if rustix::process::geteuid().is_root() {
         command.uid(54321).gid(54321);
