@@ -148,41 +148,24 @@ fn however_a_stream_with_crlf_is_cut_the_session_is_the_same() {
     cut_everywhere(Newline::CrLf);
 }
 
+/// Every offset of every answer is a boundary in exactly one run, eight of them a run. One boundary
+/// at a time, over more kinds of answers, is tests/model.rs's.
 fn cut_everywhere(newline: Newline) {
     let wanted = session_of(whole_task().into_iter().map(Answer::new).collect());
     assert!(wanted.len() > 8, "{wanted:#?}");
-    let answers = |cut: Option<usize>| -> Vec<Answer> {
-        whole_task()
-            .into_iter()
-            .map(|stream| {
-                let answer = Answer::new(stream).newline(newline);
-                match cut {
-                    Some(cut) => answer.split_at([cut]),
-                    None => answer.every_byte(),
-                }
-            })
-            .collect()
+    let answers = |cut: &dyn Fn(Answer) -> Answer| -> Vec<Answer> {
+        let streams = whole_task().into_iter();
+        streams.map(|stream| cut(Answer::new(stream).newline(newline))).collect()
     };
-    assert_eq!(session_of(answers(None)), wanted, "{newline:?}, byte by byte");
-    // One cut, at the same offset of every answer, so that each offset of each is met.
-    let longest = answers(None).iter().map(Answer::len).max().unwrap();
-    let offsets: Vec<usize> = (1..longest).collect();
-    let workers: Vec<_> = (0..4)
-        .map(|worker| {
-            let offsets: Vec<usize> =
-                offsets.iter().copied().filter(|offset| offset % 4 == worker).collect();
-            let wanted = wanted.clone();
-            let scripts: Vec<Vec<Answer>> =
-                offsets.iter().map(|offset| answers(Some(*offset))).collect();
-            std::thread::spawn(move || {
-                for (offset, script) in offsets.into_iter().zip(scripts) {
-                    assert_eq!(session_of(script), wanted, "{newline:?}, cut at {offset}");
-                }
-            })
-        })
-        .collect();
-    for worker in workers {
-        worker.join().unwrap();
+    let whole = answers(&|answer| answer);
+    let longest = whole.iter().map(Answer::len).max().unwrap();
+    let every_byte = answers(&Answer::every_byte);
+    assert_eq!(session_of(every_byte), wanted, "{newline:?}, byte by byte");
+    let step = longest.div_ceil(8);
+    for first in 1..=step {
+        let cuts: Vec<usize> = (0..8).map(|n| first + n * step).filter(|c| *c < longest).collect();
+        let script = answers(&|answer| answer.split_at(cuts.iter().copied()));
+        assert_eq!(session_of(script), wanted, "{newline:?}, cut at {cuts:?}");
     }
 }
 
