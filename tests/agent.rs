@@ -495,6 +495,31 @@ fn opening_a_session_and_leaving_changes_nothing() {
     assert!(lines(&file).len() > 3);
 }
 
+/// In a container the leader of kli's session may be outside the PID namespace, and under
+/// `nestedUserns` the numbers in `/proc` are not its own.
+#[test]
+fn commands_run_and_end_where_the_session_leader_or_proc_is_outside() {
+    for proc in ["--mount-proc", "--mount"] {
+        let mark = format!("4747.{}", std::process::id());
+        let command = format!("sleep {mark} & echo in the container");
+        let model =
+            FakeModel::strict(vec![call("c", "bash", &json!({ "command": command })), says("ok")]);
+        let env = Env::new().at(&model.base_url());
+        let inner = env.command(&["-p", "go"]);
+        let mut outer = std::process::Command::new("unshare");
+        outer.args(["--user", "--map-root-user", "--pid", "--fork", proc]);
+        outer.arg(inner.get_program()).args(inner.get_args()).current_dir(env.work()).env_clear();
+        for (name, value) in inner.get_envs() {
+            outer.env(name, value.unwrap_or_default());
+        }
+        Ran::from(outer.output().unwrap()).exits(0);
+        assert!(results(&model.bodies()[1])[0].1.contains("in the container"), "{proc}");
+        wait_for("the sleeper to end", || {
+            processes_with(&format!("sleep\0{mark}")).is_empty().then_some(())
+        });
+    }
+}
+
 #[test]
 fn a_closed_network_is_said_at_once_with_the_option() {
     let model = FakeModel::strict(vec![says("reached"), says("reached")]);

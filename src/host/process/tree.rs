@@ -72,6 +72,9 @@ struct Process {
 /// Returns the processes below this one, parents before their children.
 #[expect(clippy::disallowed_methods, reason = "host is where /proc is read")]
 fn below() -> Vec<Process> {
+    if !is_own_proc() {
+        return Vec::new();
+    }
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
@@ -102,10 +105,19 @@ fn look_at(pid: i32) -> Option<Process> {
     Some(Process { pid, parent, group, session, dead: matches!(state, "Z" | "X" | "x") })
 }
 
-/// Returns the own pid and session.
+/// Returns the own pid and session. The session is 0 when its leader is outside this PID namespace
+/// (`getsid(2)` says so too, and rustix's wrapper does not expect it).
 fn own() -> (i32, i32) {
-    let session = rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get());
-    (rustix::process::getpid().as_raw_nonzero().get(), session)
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    (pid, look_at(pid).map_or(0, |process| process.session))
+}
+
+/// Says whether `/proc` numbers processes as this process does. In a jail with `nestedUserns` it is
+/// the outer one; nothing can be told from it then, and the end of the jail ends what is left.
+#[expect(clippy::disallowed_methods, reason = "host is where /proc is read")]
+fn is_own_proc() -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get().to_string();
+    std::fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == own.as_str())
 }
 
 fn signal(pid: i32, signal: Signal) {
