@@ -8,11 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
     fake_model::{Answer, FakeModel, Newline, message, message_stopped, text, tool_use},
     harness::{Env, Ran, lines, processes_with, wait_for},
+    jail::kill,
 };
 
 fn says(words: &str) -> Answer {
@@ -298,7 +300,7 @@ fn a_killed_run_goes_on_where_it_was() {
     assert_eq!(content[1]["text"], "And now?");
     assert_eq!(env.sessions().len(), 1, "it went on in the same session");
     // The kill was not kli's to handle; outside a jail its child is left, and ended here.
-    let _gone = std::process::Command::new("kill").arg(sleeper.to_string()).status();
+    kill(sleeper, Signal::TERM);
 }
 
 fn start_sleeping(env: &Env, mark: &str) -> std::process::Child {
@@ -313,7 +315,9 @@ fn start_sleeping(env: &Env, mark: &str) -> std::process::Child {
 
 #[test]
 fn signals_end_the_tools_at_once_and_leave_a_session_that_goes_on() {
-    for (signal, code, nth) in [("INT", 130, 1), ("TERM", 143, 2), ("HUP", 143, 3)] {
+    for (signal, code, nth) in
+        [(Signal::INT, 130, 1), (Signal::TERM, 143, 2), (Signal::HUP, 143, 3)]
+    {
         let mark = format!("4{nth}43.{}", std::process::id());
         let model = FakeModel::strict(vec![
             Answer::new(message([
@@ -325,10 +329,7 @@ fn signals_end_the_tools_at_once_and_leave_a_session_that_goes_on() {
         let env = Env::new().at(&model.base_url());
         let child = start_sleeping(&env, &mark);
         let start = Instant::now();
-        std::process::Command::new("kill")
-            .args([&format!("-{signal}"), &child.id().to_string()])
-            .status()
-            .unwrap();
+        kill(i32::try_from(child.id()).unwrap(), signal);
         let output = child.wait_with_output().unwrap();
         let took = start.elapsed();
         assert_eq!(output.status.signal(), None);
@@ -337,7 +338,7 @@ fn signals_end_the_tools_at_once_and_leave_a_session_that_goes_on() {
         let result = ran.json();
         assert_eq!(result["outcome"], "interrupted");
         assert_eq!(result["text"], "Working. ");
-        assert!(took < Duration::from_secs(2), "{signal}: {took:?}");
+        assert!(took < Duration::from_secs(2), "{signal:?}: {took:?}");
         assert_eq!(processes_with(&format!("sleep\0{mark}")), Vec::<i32>::new());
         env.kli(&["-c", "-p", "Go on"]).exits(0);
     }
