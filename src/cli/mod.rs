@@ -8,6 +8,7 @@ mod headless;
 mod journal;
 mod print;
 mod setup;
+mod signals;
 mod terminal;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -24,7 +25,7 @@ use crate::{
 };
 
 use args::{Arguments, Command, ConfigCommand, OutputFormat, RunArguments};
-use error::{CliError, USAGE};
+use error::{CliError, FAILED, USAGE};
 use setup::Setup;
 
 /// Runs kli on a command line, whose first word is the program's own name.
@@ -50,7 +51,9 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
             }
         },
     };
-    ExitCode::from(code)
+    // Whoever reads the result must not take a lost one for a good one.
+    let lost = code == 0 && terminal::is_lost();
+    ExitCode::from(if lost { FAILED } else { code })
 }
 
 /// Says whether the command line asks for JSON, also when the rest of it cannot be read: a program
@@ -98,7 +101,7 @@ fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    if run.json {
+    if run.json || run.output_format == OutputFormat::Json {
         let line = serde_json::to_string(&report)
             .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;
         terminal::out(&format!("{line}\n"));
