@@ -384,6 +384,12 @@ fn a_server_that_echoes_secrets_does_not_get_them_shown() {
         let error = failed(answer);
         assert!(error.message.contains('…'), "{error}");
     }
+    // Outside the body as well.
+    let kind = format!("text/html; k={KEY}");
+    assert!(failed(Answer::body(502, &kind, "x")).message.contains("k=…"));
+    let place = format!("https://{KEY}.example.com/");
+    let error = failed(Answer::body(302, "text/plain", "").header("location", &place));
+    assert!(error.message.contains("points to `hidden.example.com`"), "{error}");
 }
 
 #[test]

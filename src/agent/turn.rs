@@ -422,12 +422,22 @@ impl Turn {
             out.push(Action::Sleep { after: wait, jitter: backoff / 2 });
             return;
         }
+        let mut message = error.message;
+        if let Class::Retry { after: Some(after) } = error.class
+            && after > self.retry.longest
+        {
+            message.push_str(&format!(
+                "; it asks to wait {} s, which is longer than the {} s that a run waits: try again then",
+                after.as_secs(),
+                self.retry.longest.as_secs()
+            ));
+        }
         let kind = match (&error.class, error.network) {
             (Class::Auth, _) => FaultKind::Auth,
             (_, true) => FaultKind::Network,
             _ => FaultKind::Provider,
         };
-        let fault = Some(Fault { kind, message: error.message });
+        let fault = Some(Fault { kind, message });
         if delivered {
             self.keep_partial(blocks, "not run: the answer broke off", out);
             self.finish(Outcome::Incomplete, fault, out);
