@@ -257,6 +257,7 @@ impl Turn {
             }
             Delta::Call { id, name, arguments } => {
                 let arguments = Arguments::parse(&arguments);
+                let id = unused(id, &self.history, blocks);
                 blocks.push(Block::Call(ToolCall { id, name, arguments }));
             }
             Delta::Done { stop, usage } => {
@@ -540,6 +541,23 @@ impl Turn {
             fault,
         })));
     }
+}
+
+/// Returns a call's identifier, with a number behind it when the conversation has it already: some
+/// servers count anew in every answer, and a history in which one stands twice is refused.
+fn unused(id: String, history: &[Message], blocks: &[Block]) -> String {
+    let id = if id.is_empty() { "call".to_owned() } else { id };
+    let is_used = |id: &str| {
+        let in_answer = blocks.iter().any(|b| matches!(b, Block::Call(call) if call.id == id));
+        in_answer || history.iter().flat_map(Message::calls).any(|call| call.id == id)
+    };
+    let mut unused = id.clone();
+    let mut number = 1_u64;
+    while is_used(&unused) {
+        number += 1;
+        unused = format!("{id}_{number}");
+    }
+    unused
 }
 
 fn internal(message: impl Into<String>) -> Fault {
