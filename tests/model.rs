@@ -653,3 +653,18 @@ fn a_base_url_keeps_its_path_and_query() {
     assert_eq!(ask(&*model).1, None);
     assert_eq!(fake.requests()[0].line, "POST /gw/v1/messages?api=2");
 }
+
+#[test]
+fn an_answer_without_end_is_broken_off() {
+    let delta = event(&json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "text_delta", "text": "y".repeat(1 << 20)}}));
+    let stream = message([text("one two three")]);
+    let (head, tail) = stream.split_at(after_first_text(&stream));
+    let long = |mebibytes: usize| Answer::new(format!("{head}{}{tail}", delta.repeat(mebibytes)));
+    let (deltas, error) = asked(long(65));
+    let error = error.unwrap();
+    assert_eq!(error.class, Class::Fatal);
+    assert!(error.message.contains("an answer without end: more than 67108864 bytes"), "{error}");
+    assert!(deltas.len() > 60, "what came before is handed on");
+    assert_eq!(asked(long(2)).1, None, "control");
+}
