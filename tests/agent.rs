@@ -477,7 +477,7 @@ fn two_edits_of_one_file_in_one_turn_both_land() {
         says("ok"),
     ]);
     let env = Env::new().at(&model.base_url());
-    let text: String = (1..=99).map(|n| format!("line {n}\n")).collect();
+    let text = (1..=99).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n") + "\n";
     fs::write(env.work().join("n.txt"), &text).unwrap();
     env.kli(&["-p", "go"]).exits(0);
     let wanted = text.replace("line 50\n", "FIFTY\n").replace("line 75\n", "X\n");

@@ -427,11 +427,12 @@ impl Turn {
         if let Class::Retry { after: Some(after) } = error.class
             && after > self.retry.longest
         {
-            message.push_str(&format!(
-                "; it asks to wait {} s, which is longer than the {} s that a run waits: try again then",
+            message = format!(
+                "{message}; it asks to wait {} s, which is longer than the {} s that a run waits: try \
+                 again then",
                 after.as_secs(),
                 self.retry.longest.as_secs()
-            ));
+            );
         }
         let kind = match (&error.class, error.network) {
             (Class::Auth, _) => FaultKind::Auth,

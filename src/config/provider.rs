@@ -168,7 +168,7 @@ impl ProviderSettings {
                 "baseUrl" => settings.base_url = Setting::new(node.string(values::address)?, layer),
                 "keyEnv" => settings.key_env = Setting::new(node.string(values::variable)?, layer),
                 "keyFile" => {
-                    settings.key_file = Setting::new(node.string(values::key_file)?, layer)
+                    settings.key_file = Setting::new(node.string(values::key_file)?, layer);
                 }
                 "file" => settings.file = Setting::new(node.string(values::path)?, layer),
                 "headers" => settings.headers = Setting::new(headers(&node)?, layer),
