@@ -436,6 +436,33 @@ fn budgets_end_a_run_with_code_5() {
 }
 
 #[test]
+fn identifiers_that_a_server_uses_twice_do_not_end_the_session() {
+    let bash =
+        |id: &str, command: &str| tool_use(id, "bash", &json!({ "command": command }).to_string());
+    let model = FakeModel::strict(vec![
+        Answer::new(message([bash("call_0", "echo one"), bash("call_0", "echo two")])),
+        Answer::new(message([bash("call_0", "echo three")])),
+        Answer::new(message([bash("", "echo four")])),
+        says("done"),
+        says("still here"),
+    ]);
+    let env = Env::new().at(&model.base_url());
+    env.kli(&["-p", "go"]).exits(0);
+    for (body, wanted) in [(1, &["one", "two"][..]), (2, &["three"]), (3, &["four"])] {
+        let results = results(&model.bodies()[body]);
+        assert_eq!(results.len(), wanted.len(), "one result a call: {results:?}");
+        for (result, wanted) in results.iter().zip(wanted) {
+            assert!(result.1.starts_with(wanted), "{result:?}");
+        }
+    }
+    env.kli(&["-c", "-p", "again"]).exits(0);
+    let sent = model.bodies().pop().unwrap()["messages"].to_string();
+    for word in ["one", "two", "three", "four"] {
+        assert!(sent.contains(&format!("{word}\\n[exit")), "{word}: {sent}");
+    }
+}
+
+#[test]
 fn a_batch_with_an_unknown_tool_and_unreadable_arguments_runs_the_rest() {
     let model = FakeModel::strict(vec![
         Answer::new(message([

@@ -1,11 +1,20 @@
 //! The command line: bad input is answered with a sentence that names the value and the repair, on
 //! standard error, with the documented exit code; JSON is printed whatever happens.
 
-use std::{fs, io::Read as _, process::Stdio};
+use std::{
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    os::{
+        fd::{FromRawFd as _, OwnedFd},
+        unix::{fs::symlink, process::CommandExt as _},
+    },
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use crate::{
-    fake_model::{Answer, FakeModel, message, text},
-    harness::Env,
+    fake_model::{Answer, FakeModel, message, text, tool_use},
+    harness::{Env, Ran, processes_with, wait_for},
 };
 
 fn model(words: &str) -> FakeModel {
@@ -212,4 +221,184 @@ fn version_and_help_need_nothing() {
     let ran = env.kli(&["--help"]);
     ran.exits(0);
     assert!(ran.out.contains("--print-authority"));
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_no_success() {
+    for words in [&["-p", "hi"][..], &["-p", "hi", "--output-format", "json"], &["version"]] {
+        let server = model("done");
+        let env = Env::new().at(&server.base_url());
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = env.command(words).stdout(full).output().unwrap();
+        Ran::from(output).exits(1).says("cannot be written to standard output: No space left");
+        env.kli(&["version"]).exits(0);
+    }
+}
+
+/// Runs a command with its standard output on a terminal and returns what the terminal got.
+fn on_a_terminal(mut command: Command) -> String {
+    let (mut master, mut slave) = (-1, -1);
+    let (name, modes, size) = (std::ptr::null_mut(), std::ptr::null(), std::ptr::null());
+    #[expect(unsafe_code, reason = "the standard library makes no terminals")]
+    // SAFETY: both numbers are written by the call and owned by nobody else.
+    let (mut master, slave) = unsafe {
+        assert_eq!(libc::openpty(&raw mut master, &raw mut slave, name, modes, size), 0);
+        (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
+    };
+    let mut child = command.stdout(slave).spawn().unwrap();
+    // The command holds the other end as well.
+    drop(command);
+    let mut shown = Vec::new();
+    // A terminal whose other end is closed reads as EIO.
+    let _closed = master.read_to_end(&mut shown);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn a_model_cannot_drive_the_terminal() {
+    let words = "red \u{1b}[31m and \u{9b}2J \u{7} end";
+    for format in ["text", "json"] {
+        let server = model(words);
+        let env = Env::new().at(&server.base_url());
+        let line = ["-p", "hi", "--output-format", format];
+        let shown = on_a_terminal(env.command(&line));
+        assert!(shown.contains("red") && shown.contains("end"), "{shown:?}");
+        assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown:?}");
+    }
+    // Control: a program gets it as it is.
+    let server = model(words);
+    let env = Env::new().at(&server.base_url());
+    assert_eq!(env.kli(&["-p", "hi"]).out, format!("{words}\n"));
+}
+
+#[test]
+fn a_signal_while_the_prompt_is_read_ends_the_run_with_its_result() {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 143)] {
+        let env = Env::new().var("ANTHROPIC_API_KEY", "not-used");
+        let line = ["-p", "-", "--output-format", "json"];
+        let mut child = env.command(&line).stdin(Stdio::piped()).spawn().unwrap();
+        let mut held = child.stdin.take().unwrap();
+        held.write_all(b"half a prompt").unwrap();
+        let catches = |line: &str| {
+            let mask = line.strip_prefix("SigCgt:")?.trim().to_owned();
+            u64::from_str_radix(&mask, 16).ok().filter(|mask| mask & (1 << 14) != 0)
+        };
+        wait_for("kli to listen to TERM", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            status.lines().find_map(catches)
+        });
+        let start = Instant::now();
+        kill(signal, child.id());
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        ran.exits(code);
+        assert_eq!(ran.json()["outcome"], "interrupted");
+        assert!(start.elapsed() < Duration::from_secs(2));
+        assert!(env.sessions().is_empty());
+        drop(held);
+    }
+}
+
+fn kill(signal: &str, pid: u32) {
+    let sent = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn a_hang_up_that_was_ignored_from_the_start_stays_ignored() {
+    for (ignored, code) in [(true, 0), (false, 143)] {
+        let mark = format!("1.{}{}", u8::from(ignored), std::process::id());
+        let stream = message([tool_use("c", "bash", &format!("{{\"command\":\"sleep {mark}\"}}"))]);
+        let server =
+            FakeModel::strict(vec![Answer::new(stream), Answer::new(message([text("done")]))]);
+        let env = Env::new().at(&server.base_url());
+        let mut command = env.command(&["-p", "hi"]);
+        if ignored {
+            #[expect(unsafe_code, reason = "this is what nohup does")]
+            // SAFETY: a system call alone between fork and exec.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                    Ok(())
+                });
+            }
+        }
+        let child = command.spawn().unwrap();
+        wait_for("the tool", || processes_with(&format!("sleep\0{mark}")).first().copied());
+        kill("HUP", child.id());
+        Ran::from(child.wait_with_output().unwrap()).exits(code);
+    }
+}
+
+#[test]
+fn settings_behind_a_dead_link_are_an_error_and_not_left_out() {
+    let env = Env::new();
+    let directory = env.home().join(".config/kli");
+    fs::create_dir_all(&directory).unwrap();
+    let (link, target) = (directory.join("settings.json"), env.home().join("store.json"));
+    symlink(&target, &link).unwrap();
+    let ran = env.kli(&["--print-authority"]);
+    ran.exits(2).says("settings.json` is a link that leads nowhere").says("mend or remove");
+    assert_eq!(ran.out, "");
+    fs::write(&target, "{ \"capabilities\": [] }").unwrap();
+    assert!(env.kli(&["--print-authority"]).out.contains("none"), "control: the link is followed");
+    // A link on the way counts as well.
+    fs::remove_dir_all(env.home().join(".config")).unwrap();
+    symlink("gone", env.home().join(".config")).unwrap();
+    env.kli(&["--print-authority"]).exits(2).says(".config` is a link that leads nowhere");
+    fs::remove_file(env.home().join(".config")).unwrap();
+    env.kli(&["--print-authority"]).exits(0);
+}
+
+#[test]
+fn the_preview_is_json_for_whoever_wants_json() {
+    let env = Env::new();
+    let ran = env.kli(&["--print-authority", "--no-bash", "--output-format", "json"]);
+    ran.exits(0);
+    assert_eq!(ran.json()["type"], "authority");
+    assert_eq!(ran.out, env.kli(&["--print-authority", "--no-bash", "--json"]).out);
+}
+
+#[test]
+fn a_relative_baked_directory_is_refused() {
+    let env = Env::new().var("KLI_BAKED", "baked");
+    fs::create_dir(env.work().join("baked")).unwrap();
+    fs::write(env.work().join("baked/settings.json"), "{}").unwrap();
+    env.kli(&["--print-authority"]).exits(2).says("`KLI_BAKED` is `baked`, which is no absolute");
+    let env = Env::new();
+    let baked = env.work().display().to_string();
+    fs::write(env.work().join("settings.json"), "{ \"capabilities\": [] }").unwrap();
+    let env = env.var("KLI_BAKED", &baked);
+    assert!(env.kli(&["--print-authority"]).out.contains("none"), "control");
+}
+
+#[test]
+fn a_bare_tilde_is_the_home() {
+    let env = Env::new();
+    env.settings("{ \"capabilities\": [{ \"atom\": \"file/write\", \"under\": [\"~\"] }] }");
+    let wanted = format!("[path under {}]", env.home().display());
+    let ran = env.kli(&["--print-authority"]);
+    assert!(ran.out.contains(&wanted), "{ran:?}");
+}
+
+#[test]
+fn a_time_limit_below_a_second_still_lets_a_command_run() {
+    let stream = message([tool_use("c", "bash", "{\"command\":\"sleep 0.2; echo it ran\"}")]);
+    let server = FakeModel::strict(vec![Answer::new(stream), Answer::new(message([text("done")]))]);
+    let env = Env::new().at(&server.base_url());
+    env.settings("{ \"bash\": { \"timeout\": \"900ms\" } }");
+    env.kli(&["-p", "hi"]).exits(0);
+    let sent = server.bodies()[1]["messages"].to_string();
+    assert!(sent.contains("it ran") && !sent.contains("timed out"), "{sent}");
+}
+
+#[test]
+fn a_denied_command_cannot_fake_lines_of_the_report() {
+    let command = "true\\nkli: all is well\\u001b[2J";
+    let stream = message([tool_use("c", "bash", &format!("{{\"command\":\"{command}\"}}"))]);
+    let server = FakeModel::strict(vec![Answer::new(stream), Answer::new(message([text("done")]))]);
+    let env = Env::new().at(&server.base_url());
+    let ran = env.kli(&["-p", "hi", "--no-bash"]);
+    ran.exits(3).says("kli: denied bash: ").says("all is well");
+    assert!(!ran.err.lines().any(|line| line.starts_with("kli: all is well")), "{ran:?}");
 }

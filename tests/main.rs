@@ -10,6 +10,7 @@
 
 mod agent;
 mod cli;
+mod demo;
 mod docs;
 mod fake_model;
 mod harness;

@@ -384,6 +384,12 @@ fn a_server_that_echoes_secrets_does_not_get_them_shown() {
         let error = failed(answer);
         assert!(error.message.contains('…'), "{error}");
     }
+    // Outside the body as well.
+    let kind = format!("text/html; k={KEY}");
+    assert!(failed(Answer::body(502, &kind, "x")).message.contains("k=…"));
+    let place = format!("https://{KEY}.example.com/");
+    let error = failed(Answer::body(302, "text/plain", "").header("location", &place));
+    assert!(error.message.contains("points to `hidden.example.com`"), "{error}");
 }
 
 #[test]
@@ -646,4 +652,19 @@ fn a_base_url_keeps_its_path_and_query() {
     let model = open(&options(&format!("{}/gw/?api=2", fake.base_url()))).unwrap();
     assert_eq!(ask(&*model).1, None);
     assert_eq!(fake.requests()[0].line, "POST /gw/v1/messages?api=2");
+}
+
+#[test]
+fn an_answer_without_end_is_broken_off() {
+    let delta = event(&json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "text_delta", "text": "y".repeat(1 << 20)}}));
+    let stream = message([text("one two three")]);
+    let (head, tail) = stream.split_at(after_first_text(&stream));
+    let long = |mebibytes: usize| Answer::new(format!("{head}{}{tail}", delta.repeat(mebibytes)));
+    let (deltas, error) = asked(long(65));
+    let error = error.unwrap();
+    assert_eq!(error.class, Class::Fatal);
+    assert!(error.message.contains("an answer without end: more than 67108864 bytes"), "{error}");
+    assert!(deltas.len() > 60, "what came before is handed on");
+    assert_eq!(asked(long(2)).1, None, "control");
 }

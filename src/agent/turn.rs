@@ -257,6 +257,7 @@ impl Turn {
             }
             Delta::Call { id, name, arguments } => {
                 let arguments = Arguments::parse(&arguments);
+                let id = unused(id, &self.history, blocks);
                 blocks.push(Block::Call(ToolCall { id, name, arguments }));
             }
             Delta::Done { stop, usage } => {
@@ -422,12 +423,23 @@ impl Turn {
             out.push(Action::Sleep { after: wait, jitter: backoff / 2 });
             return;
         }
+        let mut message = error.message;
+        if let Class::Retry { after: Some(after) } = error.class
+            && after > self.retry.longest
+        {
+            message = format!(
+                "{message}; it asks to wait {} s, which is longer than the {} s that a run waits: try \
+                 again then",
+                after.as_secs(),
+                self.retry.longest.as_secs()
+            );
+        }
         let kind = match (&error.class, error.network) {
             (Class::Auth, _) => FaultKind::Auth,
             (_, true) => FaultKind::Network,
             _ => FaultKind::Provider,
         };
-        let fault = Some(Fault { kind, message: error.message });
+        let fault = Some(Fault { kind, message });
         if delivered {
             self.keep_partial(blocks, "not run: the answer broke off", out);
             self.finish(Outcome::Incomplete, fault, out);
@@ -530,6 +542,23 @@ impl Turn {
             fault,
         })));
     }
+}
+
+/// Returns a call's identifier, with a number behind it when the conversation has it already: some
+/// servers count anew in every answer, and a history in which one stands twice is refused.
+fn unused(id: String, history: &[Message], blocks: &[Block]) -> String {
+    let id = if id.is_empty() { "call".to_owned() } else { id };
+    let is_used = |id: &str| {
+        let in_answer = blocks.iter().any(|b| matches!(b, Block::Call(call) if call.id == id));
+        in_answer || history.iter().flat_map(Message::calls).any(|call| call.id == id)
+    };
+    let mut unused = id.clone();
+    let mut number = 1_u64;
+    while is_used(&unused) {
+        number += 1;
+        unused = format!("{id}_{number}");
+    }
+    unused
 }
 
 fn internal(message: impl Into<String>) -> Fault {

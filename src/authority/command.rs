@@ -19,6 +19,15 @@ const GIT_LONG: &[&str] = &[
     "--upload-pack",
 ];
 
+/// Short options that run a program or write a file, with the subcommands that have them. Git takes
+/// them in clusters too, and with their value glued on (`git grep -nOless`).
+const GIT_SHORT: &[(&[&str], char)] = &[
+    (&["archive", "format-patch"], 'o'),
+    (&["clone"], 'u'),
+    (&["difftool", "rebase"], 'x'),
+    (&["grep"], 'O'),
+];
+
 /// Options that make rg run a program (rg(1)).
 const RG_LONG: &[&str] = &["--hostname-bin", "--pre", "--pre-glob", "--search-zip"];
 
@@ -35,20 +44,38 @@ pub(super) fn within<'a>(
     }
     allowed.into_iter().any(|list| words.starts_with(list))
         && match program.as_str() {
-            "git" => !arguments.iter().any(|word| runs_programs_in_git(word)),
+            "git" => !runs_programs_in_git(arguments),
             "rg" => !arguments.iter().any(|word| runs_programs_in_rg(word)),
             _ => true,
         }
 }
 
-fn runs_programs_in_git(word: &str) -> bool {
-    let name = word.split('=').next().unwrap_or(word);
-    if name.starts_with("--") {
-        // The shortest abbreviation that could still mean a listed option: one letter and up.
-        return name.len() > 2 && GIT_LONG.iter().any(|long| long.starts_with(name));
-    }
-    // `-c key=value` (also glued), `-O[pager]`, `-p` (paginate), `-o file`, `-x command`.
-    word.starts_with("-c") || word.starts_with("-O") || word == "-p" || word == "-o" || word == "-x"
+fn runs_programs_in_git(arguments: &[String]) -> bool {
+    // Behind a subcommand it means a patch (`git log -p`); before it, to paginate.
+    arguments.first().is_some_and(|first| first == "-p")
+        || arguments.iter().any(|word| {
+            let name = word.split('=').next().unwrap_or(word);
+            if name.starts_with("--") {
+                // The shortest abbreviation that could still mean a listed option: one letter and
+                // up.
+                return name.len() > 2 && GIT_LONG.iter().any(|long| long.starts_with(name));
+            }
+            // `-c key=value` (also glued), `-O[pager]`, `-o file`, `-x command`.
+            word.starts_with("-c")
+                || word.starts_with("-O")
+                || word == "-o"
+                || word == "-x"
+                || is_listed_cluster(word, arguments)
+        })
+}
+
+/// Says whether a word is a cluster of short options with one of [`GIT_SHORT`] in it. The
+/// subcommand is looked for in any place, as what stands before it may take a value of its own.
+fn is_listed_cluster(word: &str, arguments: &[String]) -> bool {
+    word.starts_with('-')
+        && GIT_SHORT.iter().any(|(subcommands, option)| {
+            word.contains(*option) && arguments.iter().any(|a| subcommands.contains(&a.as_str()))
+        })
 }
 
 fn runs_programs_in_rg(word: &str) -> bool {
@@ -90,10 +117,24 @@ mod tests {
             "git grep -Oless x",
             "git --exec-path=/x diff",
             "git fetch --upload-p=x",
+            "git grep -nOtouch x",
+            "git -C y grep -nOtouch x",
+            "git rebase -ixtouch y",
+            "git rebase -xtouch y",
+            "git difftool -xtouch",
+            "git clone -qu touch y",
+            "git archive -oy HEAD",
+            "git format-patch -oy HEAD",
+            "git -p log",
         ] {
             assert!(!check(line, &["git"]), "{line}");
         }
         assert!(check("git diff --stat", &["git"]) && check("git log --oneline -n 3", &["git"]));
+        for line in
+            ["git log -p", "git show -p x", "git add -u", "git grep -n x", "git rebase -i x"]
+        {
+            assert!(check(line, &["git"]), "control: {line}");
+        }
         for line in ["rg --pre=x y", "rg --pre x y", "rg -nz y", "rg --search-zip y"] {
             assert!(!check(line, &["rg"]), "{line}");
         }

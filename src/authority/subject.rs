@@ -173,7 +173,14 @@ impl Denial {
         };
         let removed =
             self.removed_by.as_ref().map_or_else(String::new, |by| format!(" (removed by {by})"));
-        format!("{held}{asked}{removed}")
+        let unread = match (&self.reach, &self.request.detail) {
+            (Constraint::Commands(_), Detail::Commands { parsed: None, .. }) => {
+                "; what that line runs cannot be told for sure: give plain commands, without \
+                 redirection, expansion or variables"
+            }
+            _ => "",
+        };
+        format!("{held}{asked}{removed}{unread}")
     }
 }
 
@@ -310,6 +317,19 @@ mod tests {
         assert_eq!(denial.removed_by, Some(Source::UserSettings));
         // The flag took nothing away any more, so it is no source.
         assert_eq!(subject.sources().count(), 1);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_told_from_one_that_is_not_listed() {
+        let list = Constraint::commands([vec!["echo".to_owned()]]);
+        let subject = Subject::new([(Source::UserSettings, only(&[(Atom::ProcessExec, list)]))]);
+        let denied = |line: &str, parsed: Option<Vec<Vec<String>>>| {
+            let detail = Detail::Commands { line: line.to_owned(), parsed };
+            subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap_err().to_string()
+        };
+        assert!(denied("echo x >y", None).ends_with("without redirection, expansion or variables"));
+        let other = denied("ls", Some(vec![vec!["ls".to_owned()]]));
+        assert!(other.ends_with("(removed by user settings)"), "control: {other}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-use super::{error::CliError, setup, terminal};
+use super::{error::CliError, setup, signals::Signals, terminal};
 
 /// The recording that the demo plays; `replay/demo` plays it anywhere.
 const RECORDING: &str = include_str!("demo/recording.jsonl");
@@ -50,8 +50,26 @@ pub(crate) fn run() -> Result<u8, CliError> {
         .enable_all()
         .build()
         .map_err(|error| CliError::internal(format!("cannot start the demo: {error}")))?;
+    // Listened to before anything is made, so that nothing is left behind whenever one comes.
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::listen()
+    };
     let scratch = Scratch::make()?;
-    runtime.block_on(play(&scratch, &environment))
+    let code = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            code = signals.next() => {
+                terminal::note("kli: interrupted; the demo is not finished");
+                Ok(code)
+            }
+            code = play(&scratch, &environment) => code,
+        }
+    });
+    if let Err(survivors) = process::reap_all() {
+        terminal::note(&format!("kli: processes {:?} could not be ended", survivors.0));
+    }
+    code
 }
 
 /// The demo's directory; removed with everything in it when the demo ends, however that is.
@@ -256,9 +274,11 @@ async fn execute(
         timeout: Duration::from_mins(1),
         keep: (20_000, 20_000),
     };
-    process::run(&grant, command, &[], |_| {})
-        .await
-        .map_err(|error| CliError::config(error.to_string()))
+    process::run(&grant, command, &[], |_| {}).await.map_err(|error| match &error {
+        process::ExecError::Start { program, .. } => CliError::config(error.to_string())
+            .hint(format!("install `{}`, or put it on PATH", program.display())),
+        _ => CliError::config(error.to_string()),
+    })
 }
 
 /// Returns what the tools answered, in order. The calls themselves are left out: what a command

@@ -2,6 +2,8 @@
 
 use crate::agent::{Fault, FaultKind};
 
+/// The exit code of a run that failed.
+pub(crate) const FAILED: u8 = 1;
 /// The exit code of usage and configuration errors.
 pub(crate) const USAGE: u8 = 2;
 /// The exit code of provider and credential errors.

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
+    runtime::Runtime,
     sync::mpsc::{self, UnboundedSender},
 };
 
@@ -30,6 +30,7 @@ use super::{
     error::CliError,
     journal, print,
     setup::{Setup, read_small},
+    signals::{self, Signals},
     terminal,
 };
 
@@ -52,10 +53,35 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
     }
     // What the command line says is checked before anything is waited for.
     let setup = Setup::read(run)?;
-    let prompt = prompt(run)?;
+    // No thread has started yet, and none may have.
+    host::environment::wipe(&setup.settings.secret_variables());
+    host::harden();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
+    let code = run_in(&runtime, run, &setup);
+    // Blocking work that is still going on (a search, a read of standard input) must not hold up
+    // the end.
+    runtime.shutdown_background();
+    code
+}
+
+fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, CliError> {
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::listen()
+    };
+    let (prompt, signals) = match prompt(runtime, signals, run)? {
+        Prompt::Text(text, signals) => (text, signals),
+        Prompt::Interrupted(code) => {
+            show(run, &print::interrupted(code), &print::Names::default());
+            return Ok(code);
+        }
+    };
     let subject = Arc::new(setup.subject(run)?);
-    check_budget(&setup)?;
-    let model = open_model(&setup)?;
+    check_budget(setup)?;
+    let model = open_model(setup)?;
     let model_name = model.name().to_owned();
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
@@ -65,15 +91,15 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
     let tools = tool::standard();
     let offered: Vec<&str> =
         tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
-    let system = system(run, &setup, &offered, confinement)?;
+    let system = system(run, setup, &offered, confinement)?;
     let context = Arc::new(Context {
         host: Host::default(),
         workspace: setup.workspace.clone(),
         home: setup.environment.home(),
         state: tool::State::default(),
-        bash: bash(&setup)?,
+        bash: bash(setup)?,
     });
-    let started = journal::open(run, &setup)?;
+    let started = journal::open(run, setup)?;
     for notice in &started.notices {
         terminal::note(&format!("kli: {notice}"));
     }
@@ -90,13 +116,7 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
         retry: retry(&signs),
         journal: started.journal,
     };
-    host::environment::wipe(&setup.settings.secret_variables());
-    host::harden();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
-    let mut summary = runtime.block_on(drive(parts, prompt));
+    let mut summary = runtime.block_on(drive(parts, prompt, signals));
     if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
         && signs.network_is_off()
     {
@@ -104,28 +124,32 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
             .message
             .push_str("; the sandbox has no network: set `network = true`, or use a model inside");
     }
-    // Blocking work that is still going on (a search) must not hold up the end.
-    runtime.shutdown_background();
-    match run.output_format {
-        OutputFormat::Text => print::text(&summary),
-        OutputFormat::Json => print::json(&summary, &names),
-    }
+    show(run, &summary, &names);
     Ok(summary.exit)
 }
 
+fn show(run: &RunArguments, summary: &Summary, names: &print::Names) {
+    match run.output_format {
+        OutputFormat::Text => print::text(summary),
+        OutputFormat::Json => print::json(summary, names),
+    }
+}
+
 /// Runs the agent and the printer side by side until the prompt is done with.
-async fn drive(parts: Parts, prompt: String) -> Summary {
+async fn drive(parts: Parts, prompt: String, signals: Signals) -> Summary {
     let (ops, inbox) = mpsc::unbounded_channel();
     let (outbox, events) = mpsc::unbounded_channel();
     let agent = Agent::new(parts).run(inbox, outbox);
-    let front = print::run(prompt, ops.clone(), events);
+    let front = print::run(events);
+    // Before any signal is passed on: an interrupt of nothing would be lost.
+    drop(ops.send(Op::Submit(prompt)));
     let internal = |exit, message: &str| {
         let message = message.to_owned();
         print::not_started(exit, Fault { kind: FaultKind::Internal, message })
     };
     let summary = tokio::select! {
         biased;
-        code = signals(ops) => internal(code, "ended at once by a second signal"),
+        code = pass_on(signals, ops) => print::interrupted(code),
         // The agent would wait for the next prompt; there is none.
         () = agent => internal(super::error::INTERNAL, "the agent ended without a result"),
         summary = front => summary.unwrap_or_else(|| {
@@ -140,33 +164,10 @@ async fn drive(parts: Parts, prompt: String) -> Summary {
 
 /// Passes signals on as operations. Returns the exit code at the second one: whoever asks twice
 /// does not want to wait.
-async fn signals(ops: UnboundedSender<Op>) -> u8 {
-    let listen = |kind| signal(kind).ok();
-    let mut interrupt = listen(SignalKind::interrupt());
-    let mut terminate = listen(SignalKind::terminate());
-    let mut hangup = listen(SignalKind::hangup());
-    let mut asked = false;
-    loop {
-        let (op, code) = tokio::select! {
-            () = received(&mut interrupt) => (Op::Interrupt, 130),
-            () = received(&mut terminate) => (Op::Terminate, 143),
-            () = received(&mut hangup) => (Op::Terminate, 143),
-        };
-        if asked {
-            return code;
-        }
-        asked = true;
-        drop(ops.send(op));
-    }
-}
-
-async fn received(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => {
-            signal.recv().await;
-        }
-        None => std::future::pending().await,
-    }
+async fn pass_on(mut signals: Signals, ops: UnboundedSender<Op>) -> u8 {
+    let first = signals.next().await;
+    drop(ops.send(if first == signals::INTERRUPTED { Op::Interrupt } else { Op::Terminate }));
+    signals.next().await
 }
 
 fn no_terminal_interface(run: &RunArguments) -> CliError {
@@ -182,18 +183,44 @@ fn no_terminal_interface(run: &RunArguments) -> CliError {
     }
 }
 
+/// What became of the prompt.
+enum Prompt {
+    Text(String, Signals),
+    /// A signal came while standard input was read.
+    Interrupted(u8),
+}
+
 /// Returns the prompt: the argument, or standard input for `-` and when there is none.
-fn prompt(run: &RunArguments) -> Result<String, CliError> {
+fn prompt(runtime: &Runtime, mut signals: Signals, run: &RunArguments) -> Result<Prompt, CliError> {
     let text = match run.prompt.as_deref() {
-        Some("-") => terminal::read_prompt().map_err(CliError::config)?,
-        Some(text) => text.to_owned(),
+        Some(text) if text != "-" => text.to_owned(),
         None if terminal::input_is_terminal() => {
             return Err(
                 CliError::config("there is no prompt").hint("write it after `-p`, or pipe it in")
             );
         }
-        None => terminal::read_prompt().map_err(CliError::config)?,
+        Some(_) | None => match runtime.block_on(standard_input(&mut signals))? {
+            Ok(text) => text,
+            Err(code) => return Ok(Prompt::Interrupted(code)),
+        },
     };
+    check_prompt(&text)?;
+    Ok(Prompt::Text(text, signals))
+}
+
+/// Reads standard input to its end; the inner error is the exit code of a signal that came first.
+async fn standard_input(signals: &mut Signals) -> Result<Result<String, u8>, CliError> {
+    tokio::select! {
+        biased;
+        code = signals.next() => Ok(Err(code)),
+        read = tokio::task::spawn_blocking(terminal::read_prompt) => match read {
+            Ok(read) => read.map(Ok).map_err(CliError::config),
+            Err(error) => Err(CliError::internal(format!("cannot read the prompt: {error}"))),
+        },
+    }
+}
+
+fn check_prompt(text: &str) -> Result<(), CliError> {
     if text.trim().is_empty() {
         return Err(CliError::config("the prompt is empty").hint("write it after `-p`"));
     }
@@ -206,7 +233,7 @@ fn prompt(run: &RunArguments) -> Result<String, CliError> {
         return Err(CliError::config(format!("`{word}` is a command of the terminal interface"))
             .hint("a headless run takes a prompt; begin it with another word"));
     }
-    Ok(text)
+    Ok(())
 }
 
 fn check_budget(setup: &Setup) -> Result<(), CliError> {
@@ -241,10 +268,13 @@ fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
     };
     let max_timeout =
         settings.max_timeout.or(BASH_MAX_TIMEOUT.max(settings.timeout.or(BASH_TIMEOUT)));
+    // Limits are whole seconds; a part of one counts as one, since none at all would end every
+    // command at once.
+    let seconds = |time: Duration| time.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX);
     Ok(BashOptions {
         shell,
-        timeout: settings.timeout.or(BASH_TIMEOUT.min(max_timeout)).as_secs(),
-        max_timeout: max_timeout.as_secs(),
+        timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
+        max_timeout: seconds(max_timeout),
         withheld: setup.settings.secret_variables(),
     })
 }

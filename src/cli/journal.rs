@@ -111,7 +111,11 @@ impl Journal for SessionJournal {
 
 fn say(log: &Log, error: &crate::session::SessionError) -> String {
     let path: &Path = log.path();
-    format!("{error}; the run stops, as what cannot be recorded is not done (`{}`)", path.display())
+    format!(
+        "{error}; the run stops, as what cannot be recorded is not done (`{}`): mend that, or use \
+         `--no-session`",
+        path.display()
+    )
 }
 
 fn outcome(outcome: Outcome) -> &'static str {

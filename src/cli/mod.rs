@@ -8,9 +8,14 @@ mod headless;
 mod journal;
 mod print;
 mod setup;
+mod signals;
 mod terminal;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::OsString,
+    panic::{self, AssertUnwindSafe},
+    process::ExitCode,
+};
 
 use clap::{Parser as _, error::ErrorKind};
 
@@ -19,19 +24,19 @@ use crate::{
     config::Layer,
     host::{
         confinement::{self, Signs},
-        environment,
+        environment, process,
     },
 };
 
 use args::{Arguments, Command, ConfigCommand, OutputFormat, RunArguments};
-use error::{CliError, USAGE};
+use error::{CliError, FAILED, INTERNAL, USAGE};
 use setup::Setup;
 
 /// Runs kli on a command line, whose first word is the program's own name.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     let wants_json = wants_json(&words);
     let code = match Arguments::try_parse_from(words) {
-        Ok(arguments) => run(arguments),
+        Ok(arguments) => guarded(|| run(arguments), wants_json),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 terminal::out(&error.render().to_string());
@@ -50,7 +55,28 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
             }
         },
     };
-    ExitCode::from(code)
+    if code == INTERNAL {
+        // What a run left in the background ends with it. What cannot be ended is stuck in the
+        // kernel; the fault is what matters now.
+        drop(process::reap_all());
+    }
+    // Whoever reads the result must not take a lost one for a good one.
+    let lost = code == 0 && terminal::is_lost();
+    ExitCode::from(if lost { FAILED } else { code })
+}
+
+/// Runs a command to its exit code. A fault of kli's own is said as any other, with the JSON that was
+/// asked for.
+fn guarded(command: impl FnOnce() -> u8, wants_json: bool) -> u8 {
+    panic::catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| {
+        let error = CliError::internal("kli broke off by a fault of its own, see above");
+        if wants_json {
+            print::json(&print::not_started(INTERNAL, error.fault), &print::Names::default());
+        } else {
+            terminal::note(&format!("kli: {}", error.fault.message));
+        }
+        INTERNAL
+    })
 }
 
 /// Says whether the command line asks for JSON, also when the rest of it cannot be read: a program
@@ -98,7 +124,7 @@ fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    if run.json {
+    if run.json || run.output_format == OutputFormat::Json {
         let line = serde_json::to_string(&report)
             .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;
         terminal::out(&format!("{line}\n"));
@@ -155,6 +181,12 @@ fn report_check(warnings: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_of_its_own_is_an_exit_code_and_not_a_crash() {
+        assert_eq!(guarded(|| panic!("a fault"), true), INTERNAL);
+        assert_eq!(guarded(|| 3, true), 3, "control");
+    }
 
     #[test]
     fn the_wish_for_json_is_seen_in_a_line_that_cannot_be_read() {

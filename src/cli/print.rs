@@ -1,13 +1,13 @@
 //! The headless front end: events in, one text or one JSON object out.
 //!
 //! Standard output carries the result and nothing else; all talk goes to standard error. It knows
-//! the agent's operations and events, and nothing below them.
+//! the agent's events, and nothing below them.
 
 use serde::Serialize;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
-    agent::{Denied, Event, Fault, Op, Outcome, Summary},
+    agent::{Denied, Event, Fault, Outcome, Summary},
     message::Usage,
 };
 
@@ -40,18 +40,14 @@ struct Result_<'a> {
     error: Option<&'a Fault>,
 }
 
-/// Submits the prompt, shows what happens, and returns the summary.
-pub(crate) async fn run(
-    prompt: String,
-    ops: UnboundedSender<Op>,
-    mut events: UnboundedReceiver<Event>,
-) -> Option<Summary> {
-    drop(ops.send(Op::Submit(prompt)));
+/// Shows what happens until the prompt is done with, and returns the summary.
+pub(crate) async fn run(mut events: UnboundedReceiver<Event>) -> Option<Summary> {
     while let Some(event) = events.recv().await {
         match event {
             Event::Done(summary) => return Some(*summary),
             Event::Denied(denied) => {
-                terminal::note(&format!("kli: denied {}: {}", denied.tool, denied.detail));
+                let line = format!("kli: denied {}: {}", denied.tool, denied.detail);
+                terminal::note(&terminal::one_line(&line));
             }
             Event::Retrying { attempt, of, after, reason } => terminal::note(&format!(
                 "kli: {reason}; retry {attempt} of {of} in {:.1} s",
@@ -115,17 +111,26 @@ pub(crate) fn json(summary: &Summary, names: &Names) {
     }
 }
 
+/// Returns the summary of a run that a signal ended before it could tell its own.
+pub(crate) fn interrupted(exit: u8) -> Summary {
+    Summary { outcome: Outcome::Interrupted, exit, fault: None, ..empty() }
+}
+
 /// Returns the summary of a run that did not start.
 pub(crate) fn not_started(exit: u8, fault: Fault) -> Summary {
+    Summary { exit, fault: Some(fault), ..empty() }
+}
+
+fn empty() -> Summary {
     Summary {
         outcome: Outcome::Error,
-        exit,
+        exit: super::error::INTERNAL,
         text: String::new(),
         turns: 0,
         usage: Usage::default(),
         denied: Vec::new(),
         changed: Vec::new(),
         duration: std::time::Duration::ZERO,
-        fault: Some(fault),
+        fault: None,
     }
 }

@@ -41,7 +41,15 @@ impl Setup {
         let mut settings = Settings::default();
         let mut warnings = Vec::new();
         if let Some(baked) = environment.var_os(names::KLI_BAKED).filter(|dir| !dir.is_empty()) {
-            let file = Paths::baked_settings(Path::new(baked));
+            let baked = Path::new(baked);
+            if !baked.is_absolute() {
+                return Err(CliError::config(format!(
+                    "`{}` is `{}`, which is no absolute path; unset it or name the directory in full",
+                    names::KLI_BAKED,
+                    baked.display()
+                )));
+            }
+            let file = Paths::baked_settings(baked);
             let layer = read_file(&file, Layer::Baked, &mut warnings)?.ok_or_else(|| {
                 CliError::config(format!(
                     "the baked configuration `{}` is not there; unset {} or build the package anew",
@@ -134,7 +142,7 @@ impl Setup {
     /// # Errors
     /// For `~/` without a home.
     pub(crate) fn spelled(&self, path: &str) -> Result<PathBuf, CliError> {
-        match path.strip_prefix("~/") {
+        match path.strip_prefix("~/").or((path == "~").then_some("")) {
             Some(rest) => self.environment.home().map(|home| home.join(rest)).ok_or_else(|| {
                 CliError::config(format!("`{path}` needs a home; set HOME to an absolute path"))
             }),
@@ -167,7 +175,8 @@ pub(crate) fn physical(path: &Path) -> PathBuf {
 /// Reads a small regular file, through links; `None` when there is none.
 ///
 /// # Errors
-/// A sentence for what is no regular file, longer than `limit` bytes, or cannot be read.
+/// A sentence for what is no regular file, longer than `limit` bytes, behind a link that leads
+/// nowhere, or cannot be read.
 pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, CliError> {
     let limit = limit as u64;
     let read = files::resolve(file, Path::new("/"), None)
@@ -178,7 +187,16 @@ pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, C
             "`{}` is longer than {limit} bytes; name the right file",
             file.display()
         ))),
-        Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+        Err(error) if error.errno() == Some(libc::ENOENT) => match files::dead_link(file) {
+            // Someone meant a file to be there: what it says (narrower authority, for one) must not
+            // be left out in silence.
+            Some(link) => Err(CliError::config(format!(
+                "`{}` is a link that leads nowhere, so `{}` cannot be read; mend or remove the link",
+                link.display(),
+                file.display()
+            ))),
+            None => Ok(None),
+        },
         Err(error) => Err(CliError::config(error.sentence())),
     }
 }

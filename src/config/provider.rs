@@ -167,7 +167,9 @@ impl ProviderSettings {
                 "kind" => settings.kind = Setting::new(node.string(kind)?, layer),
                 "baseUrl" => settings.base_url = Setting::new(node.string(values::address)?, layer),
                 "keyEnv" => settings.key_env = Setting::new(node.string(values::variable)?, layer),
-                "keyFile" => settings.key_file = Setting::new(node.string(values::path)?, layer),
+                "keyFile" => {
+                    settings.key_file = Setting::new(node.string(values::key_file)?, layer);
+                }
                 "file" => settings.file = Setting::new(node.string(values::path)?, layer),
                 "headers" => settings.headers = Setting::new(headers(&node)?, layer),
                 _ => warnings.push(node.unknown(KEYS)),

@@ -48,6 +48,12 @@ pub enum ValueError {
         "this is not the name of an environment variable; write the name (like `ANTHROPIC_API_KEY`), never the key itself"
     )]
     Variable,
+    /// A key file's path that depends on where kli was started. It is not repeated: it may be the
+    /// key itself.
+    #[error(
+        "this is not the path of a file; write an absolute path, or one that starts with `~/`, never the key itself"
+    )]
+    KeyFile,
     /// A path that depends on where kli was started.
     #[error(
         "`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`"
@@ -186,6 +192,10 @@ pub(super) fn variable(text: &str) -> Result<String, ValueError> {
         return Err(ValueError::Variable);
     }
     Ok(text.to_owned())
+}
+
+pub(super) fn key_file(text: &str) -> Result<String, ValueError> {
+    path(text).map_err(|_| ValueError::KeyFile)
 }
 
 pub(super) fn path(text: &str) -> Result<String, ValueError> {

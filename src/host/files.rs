@@ -141,6 +141,18 @@ fn parts_reversed(path: &Path) -> Vec<OsString> {
     parts
 }
 
+/// Returns the first link on the way to a path that leads nowhere, when there is one.
+pub fn dead_link(path: &Path) -> Option<PathBuf> {
+    let mut ways: Vec<&Path> = path.ancestors().collect();
+    ways.reverse();
+    let is_dead = |way: &&Path| {
+        rustix::fs::lstat(*way)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+            && rustix::fs::stat(*way).is_err()
+    };
+    ways.into_iter().find(is_dead).map(Path::to_owned)
+}
+
 /// Something that was opened for reading.
 #[derive(Debug)]
 pub enum Opened {

@@ -378,6 +378,18 @@ fn ended(status: ExitStatus) -> Ended {
     }
 }
 
+/// Says whether this process ignores a signal, as `nohup` lets it from the start (the mask `SigIgn`
+/// of proc(5)). One that cannot be told is not ignored.
+#[expect(clippy::disallowed_methods, reason = "host is where /proc is read")]
+pub fn ignores(number: i32) -> bool {
+    let bit = u32::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let mask = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    mask.zip(bit).is_some_and(|(mask, bit)| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
+}
+
 /// Returns a signal's name without `SIG`, by signal(7).
 pub fn signal_name(number: i32) -> String {
     let name = match number {

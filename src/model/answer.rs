@@ -13,6 +13,10 @@ use super::{
     sse::{Event, Parser},
 };
 
+/// The most bytes of events that one answer may have: several times what the longest answers of
+/// models take, and little enough to be held in memory.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+
 /// Reads a provider's events.
 pub(super) trait Decoder: Send + 'static {
     /// Takes an event and appends what it delivers.
@@ -47,6 +51,7 @@ pub(super) fn stream(
         decoder,
         parser: Parser::new(),
         phase: Phase::Ask(body),
+        taken: 0,
         ready: VecDeque::new(),
     };
     stream::unfold(answer, |mut answer| async { Some((answer.next().await?, answer)) }).boxed()
@@ -57,6 +62,8 @@ struct Answer<D> {
     decoder: D,
     parser: Parser,
     phase: Phase,
+    /// Bytes of the events so far.
+    taken: usize,
     ready: VecDeque<Result<Delta, ModelError>>,
 }
 
@@ -125,7 +132,13 @@ impl<D: Decoder> Answer<D> {
             if self.decoder.complete() || fault.is_some() {
                 break;
             }
-            fault = self.decoder.event(event, &mut deltas).err();
+            self.taken = self.taken.saturating_add(event.data.len());
+            fault = if self.taken > MAX_ANSWER {
+                let what = format!("sends an answer without end: more than {MAX_ANSWER} bytes");
+                Some(Fault { class: Class::Fatal, what, garbled: false })
+            } else {
+                self.decoder.event(event, &mut deltas).err()
+            };
         }
         self.ready.extend(deltas.into_iter().map(Ok));
         fault

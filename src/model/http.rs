@@ -239,19 +239,23 @@ impl Body {
             }
         };
         let _ended_or_late = timeout(REFUSAL_TIMEOUT.min(self.target.idle), rest).await;
+        // All that the server wrote, as it may send back what it got.
         let body = self.target.scrub(String::from_utf8_lossy(&bytes).into_owned());
+        let content_type = self.content_type().map(|kind| self.target.scrub(kind.to_owned()));
         let status = self.response.status();
         let location = status
             .is_redirection()
             .then(|| self.header(header::LOCATION.as_str()))
             .flatten()
-            .and_then(|place| self.target.url.join(place).ok())
+            // Before a host's letters become small, which would hide a key from the scrubbing.
+            .map(|place| self.target.scrub(place.to_owned()).replace('…', "hidden"))
+            .and_then(|place| self.target.url.join(&place).ok())
             .map(|url| host_name(&url));
         Reply {
             host: &self.target.host,
             status: status.as_u16(),
             reason: status.canonical_reason().unwrap_or_default(),
-            content_type: self.content_type(),
+            content_type: content_type.as_deref(),
             location: location.as_deref(),
             body: &body,
             after: retry_after(

@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Context, Effect, Invocation, Outcome, Sink, Tool, anchor::Row, arguments::Arguments, cut,
+    target::printable,
 };
 use crate::{
     authority::{Atom, Grant, Request},
@@ -250,7 +251,8 @@ struct Collection {
     binary: Vec<PathBuf>,
     /// Files with a NUL and no hit before it.
     passed_over: Vec<PathBuf>,
-    failed: usize,
+    /// Files whose reading broke off, or that have a line of more than [`MAX_SEARCHED`] bytes.
+    failed: Vec<PathBuf>,
 }
 
 impl Collection {
@@ -351,7 +353,7 @@ impl Job {
         }
         let mut collection = collection.lock().unwrap_or_else(PoisonError::into_inner);
         if result.is_err() {
-            collection.failed = collection.failed.saturating_add(1);
+            collection.failed.push(path.to_owned());
         }
         collection.add(path, found);
     }
@@ -452,6 +454,10 @@ impl Job {
         for (what, list) in [
             ("hits in binary files, not shown", &mut collection.binary),
             ("binary, searched up to the first NUL only", &mut collection.passed_over),
+            (
+                "not searched to the end, for an error or a line that is too long",
+                &mut collection.failed,
+            ),
         ] {
             list.sort();
             let shown: Vec<PathBuf> = list.iter().map(|path| self.name(path).into()).collect();
@@ -466,15 +472,14 @@ impl Job {
         if left_out.links > 0 && collection.hits == 0 {
             notes.push(format!("symbolic links not followed: {}", left_out.links));
         }
-        let unread = left_out.unreadable.saturating_add(collection.failed);
-        if unread > 0 {
-            notes.push(format!("could not be read: {unread}"));
+        if left_out.unreadable > 0 {
+            notes.push(format!("could not be read: {}", left_out.unreadable));
         }
     }
 
     /// Returns a path as rows show it: relative to the workspace when it is below.
     fn name(&self, path: &Path) -> String {
-        path.strip_prefix(&self.context.workspace).unwrap_or(path).display().to_string()
+        shown(path.strip_prefix(&self.context.workspace).unwrap_or(path))
     }
 }
 
@@ -482,10 +487,15 @@ fn files_counted(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
+/// Returns a path as text that stays on its line, whatever is in its name.
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
+}
+
 /// Returns the first names of a list, and says when there are more.
 fn names<'a>(paths: impl ExactSizeIterator<Item = &'a Path>) -> String {
     let more = paths.len() > 5;
-    let first: Vec<String> = paths.take(5).map(|path| path.display().to_string()).collect();
+    let first: Vec<String> = paths.take(5).map(shown).collect();
     format!("{}{}", first.join(", "), if more { ", …" } else { "" })
 }
 

@@ -125,7 +125,10 @@ fn a_wish_of_the_server_is_honoured_up_to_a_bound() {
     turn.step(Input::RetryDue);
     let after = Some(Duration::from_hours(1));
     let end = turn.step(Input::Failed(error(Class::Retry { after })));
-    assert_eq!(summary(&end).unwrap().exit, 4);
+    let end = summary(&end).unwrap();
+    assert_eq!(end.exit, 4);
+    let message = &end.fault.as_ref().unwrap().message;
+    assert!(message.contains("asks to wait 3600 s, which is longer than the 60 s"), "{message}");
 }
 
 #[test]

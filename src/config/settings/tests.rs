@@ -149,8 +149,8 @@ fn every_error_names_file_line_column_and_key() {
         ),
         ("{ \"providers\": { \"x\": { \"baseUrl\": \"https://h/?a=b\" } } }", "has a query"),
         (
-            "{ \"providers\": { \"x\": { \"keyFile\": \"key\" } } }",
-            "`key` depends on where kli is started",
+            "{ \"providers\": { \"x\": { \"keyFile\": \"sk-hidden\" } } }",
+            "`providers.x.keyFile`: this is not the path of a file; write an absolute path",
         ),
         (
             "{ \"providers\": { \"x\": { \"headers\": { \"a b\": \"c\" } } } }",

@@ -309,3 +309,26 @@ fn a_dropped_search_stops_its_threads() {
     drop(runtime);
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
 }
+
+#[test]
+fn a_name_cannot_fake_a_row() {
+    let place = Place::new(&[("x\nfake.txt:1:00|\u{1b}[2Jhit", "hit\n"), ("y.txt", "hit\n")]);
+    let found = place.find("hit");
+    assert_eq!(found.lines().count(), 2, "{found:?}");
+    assert!(found.starts_with(r"x\nfake.txt:1:00|\u{1b}[2Jhit:1:"), "{found:?}");
+    assert!(found.contains("\ny.txt:1:"), "control");
+}
+
+#[test]
+fn a_file_that_was_not_searched_to_its_end_is_named() {
+    let place = Place::new(&[("a.txt", "hit\n")]);
+    place.write("long.txt", &vec![b'x'; MAX_SEARCHED + 2]);
+    let found = place.find("hit");
+    assert!(found.contains("a.txt:1:"), "control: {found}");
+    assert!(
+        found.contains(
+            "[not searched to the end, for an error or a line that is too long: 1 file (long.txt)]"
+        ),
+        "{found}"
+    );
+}
