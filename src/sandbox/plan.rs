@@ -154,6 +154,14 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// kli's configuration directory cannot be kept read-only.
+    #[error("kli's configuration `{}` cannot be kept read-only: {because}", shown(path))]
+    Config {
+        /// The directory as spelled.
+        path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
     /// Nothing can tell whether a denied path is there.
     #[error("`denyRead`: `{}` cannot be looked at: {because}", wish.escape_debug())]
     Denied {
@@ -225,18 +233,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     mounts.extend(writable);
     // Under a mask there is nothing to show.
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
-    if let Some(config) = writable::protected_config(facts, &mounts)
-        && covering(&masks, &config.physical).is_none()
-    {
-        if config.missing > 0 {
-            create.push(Create { path: config.physical.clone(), missing: config.missing });
-        }
-        mounts.push(Mount {
-            destination: config.physical.clone(),
-            kind: Kind::ReadOnly,
-            reason: "kli's configuration stays read-only inside a writable path".into(),
-        });
-    }
+    let config = writable::protected_config(facts, &masks, &mounts, &mut create)?;
+    mounts.extend(config);
     mounts.extend([
         Mount {
             destination: "/run/kli".into(),
@@ -532,7 +530,16 @@ fn marker(
             .filter(|(_, reason)| *reason == environment::DENIED)
             .count(),
     };
-    serde_json::to_string(&marker).unwrap_or_default()
+    let text = serde_json::to_string(&marker).unwrap_or_default();
+    // JSON lets DEL and its like stand as they are; `explain` prints this for a terminal.
+    text.chars().fold(String::new(), |mut text, character| {
+        if character.is_control() {
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+        text
+    })
 }
 
 /// Whether a variable is denied by the specification or by the request.
