@@ -32,7 +32,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
             .ok_or(io::ErrorKind::InvalidInput)
     };
     let (status, errors) = (descriptor()?, descriptor()?);
-    sys::block_signals()?;
+    sys::block_signals(&sys::FORWARDED)?;
     sys::default_dispositions();
     let status = sys::inherited(status)?;
     rustix::stdio::dup2_stderr(sys::inherited(errors)?)?;

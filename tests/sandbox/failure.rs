@@ -188,3 +188,42 @@ fn nested_userns_shows_no_secrets_of_outer_processes() {
         assert_eq!(crate::jail::err(&output).matches("ermission denied").count(), 3, "{output:?}");
     });
 }
+
+#[test]
+fn a_bubblewrap_that_the_inside_can_have_put_there_is_refused() {
+    for_both(|world| {
+        script(world, "home/project/bin/bwrap", "#!/bin/sh\ntouch ../../outside/effect\n", 0o755);
+        world.link("home/project/link", "bin");
+        world.dir("home/safe");
+        world.link("home/safe/bwrap", "../project/bin/bwrap");
+        for place in ["project/bin", "project/link", "safe"] {
+            let place = world.home.join(place);
+            let path = format!("{}:/usr/bin:/bin", place.display());
+            let mut start = world.run_with(&[], &["true"]);
+            let text = refused(&start.env("PATH", path).output().unwrap());
+            has(&text, &["project`, which the inside can write: name another with `--bwrap`"]);
+            let named = place.join("bwrap");
+            let named = named.to_str().unwrap();
+            let text = refused(&world.run_with(&["--bwrap", named], &["true"]).output().unwrap());
+            has(&text, &["which the inside can write"]);
+        }
+        assert!(!world.root.join("outside/effect").exists());
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_told() {
+    for_both(|world| {
+        let start = |limit: &str| {
+            world.plainly(&format!(
+                "ulimit -f {limit}; exec '{}' run --spec '{}' -- true",
+                world.launcher().display(),
+                world.spec_file().display()
+            ))
+        };
+        has(&refused(&start("0")), &["File too large"]);
+        ok(&start("1000"));
+        nothing_started(world);
+    });
+}
