@@ -40,6 +40,12 @@ pub enum LaunchError {
         "descriptor {0} is a directory, through which the inside could reach the host: redirect it"
     )]
     Directory(i32),
+    /// A standard descriptor reaches more than it was opened for.
+    #[error(
+        "descriptor {0} is a file that is not open for writing, and the inside could open it again: \
+         redirect it"
+    )]
+    Handle(i32),
     /// The file on standard input stays writable through its descriptor.
     #[error(
         "the file on standard input cannot be made read-only ({0}), and the inside could write it: \
@@ -196,14 +202,25 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     Err(LaunchError::Bubblewrap { words, repair })
 }
 
-/// Refuses a directory on 0, 1 or 2: through it the inside would reach the host (law 5).
+/// Refuses a directory on 0, 1 or 2: through it the inside would reach the host (law 5). And what
+/// the inside could open again through `/proc` for more than it was opened for: a bare handle, and
+/// a file for reading where output goes. (For a file on 0 see [`namespace::read_only_input`].)
 fn standard_descriptors() -> Result<(), LaunchError> {
     let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
     for (number, fd) in [(0, input.as_fd()), (1, output.as_fd()), (2, errors.as_fd())] {
-        if let Ok(stat) = rustix::fs::fstat(fd)
-            && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-        {
-            return Err(LaunchError::Directory(number));
+        if let Ok(stat) = rustix::fs::fstat(fd) {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if kind == FileType::Directory {
+                return Err(LaunchError::Directory(number));
+            }
+            let flags = rustix::fs::fcntl_getfl(fd).map_err(step("a standard descriptor"))?;
+            let reads = kind == FileType::RegularFile
+                && number > 0
+                && flags & OFlags::ACCMODE == OFlags::RDONLY
+                && stat.st_nlink > 0;
+            if reads || flags.contains(OFlags::PATH) {
+                return Err(LaunchError::Handle(number));
+            }
         }
     }
     Ok(())

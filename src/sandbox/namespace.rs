@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Access, CWD, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
@@ -98,7 +98,10 @@ pub(super) fn read_only_input() -> io::Result<Option<OwnedFd>> {
     let sealed = match rustix::fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(sealed) => sealed,
         // Opened by somebody with more rights than the caller, who cannot open it again.
-        Err(Errno::ACCESS) if stat.st_uid != rustix::process::geteuid().as_raw() => {
+        Err(Errno::ACCESS)
+            if stat.st_uid != rustix::process::geteuid().as_raw()
+                && rustix::fs::access("/proc/self/fd/0", Access::WRITE_OK).is_err() =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(error.into()),

@@ -5,6 +5,7 @@
 //! whatever order (law 2). A later law is a further mount with its reason, or a further refusal.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -534,7 +535,8 @@ fn marker(
     // JSON lets DEL and its like stand as they are; `explain` prints this for a terminal.
     text.chars().fold(String::new(), |mut text, character| {
         if character.is_control() {
-            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\\u{:04x}", u32::from(character));
         } else {
             text.push(character);
         }

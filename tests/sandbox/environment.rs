@@ -105,6 +105,27 @@ fn a_directory_as_a_standard_stream_is_refused() {
             }
             assert!(!world.workspace.join("effect").exists());
         }
+        let file = world.file("outside/file", "old");
+        let script = |redirect: &str| {
+            format!(
+                "'{}' run --spec '{}' -- sh -c 'echo new > /proc/self/fd/1' {redirect}'{}'",
+                world.launcher().display(),
+                world.spec_file().display(),
+                file.display()
+            )
+        };
+        has(&refused(&world.plainly(&script("1<"))), &["descriptor 1 is a file", "redirect it"]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+        ok(&world.plainly(&script("1>")));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
+        let handle = rustix::fs::open(
+            world.root.join("outside/file"),
+            rustix::fs::OFlags::PATH,
+            rustix::fs::Mode::empty(),
+        );
+        let mut start = world.run_with(&[], &["sh", "-c", "echo newer > /proc/self/fd/0"]);
+        has(&refused(&start.stdin(handle.unwrap()).output().unwrap()), &["descriptor 0 is a file"]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
         ok(&world.inside("touch effect"));
         assert!(world.workspace.join("effect").exists());
     });
