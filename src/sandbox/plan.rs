@@ -380,9 +380,10 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
         mount("/dev", Kind::Seal, "nothing is added to /dev from inside"),
     ];
     if spec.nested_userns {
+        // Writable, it would let the inside steer outer processes of the same user.
         mounts.push(mount(
             "/proc",
-            Kind::Writable,
+            Kind::ReadOnly,
             "`nestedUserns`: the outer /proc, a fresh one is forbidden in this container",
         ));
     } else {
@@ -522,7 +523,7 @@ fn marker(
         workspace: facts.workspace.to_string_lossy().into_owned(),
         writable_paths: mounts
             .iter()
-            .filter(|mount| mount.kind == Kind::Writable && mount.destination != Path::new("/proc"))
+            .filter(|mount| mount.kind == Kind::Writable)
             .map(|mount| mount.destination.to_string_lossy().into_owned())
             .collect(),
         hidden_paths: hidden,

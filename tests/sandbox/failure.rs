@@ -186,6 +186,14 @@ fn nested_userns_shows_no_secrets_of_outer_processes() {
         let output = run("\"$L\" run --spec \"$SPEC\" --");
         assert_eq!(crate::jail::out(&output), "", "{output:?}");
         assert_eq!(crate::jail::err(&output).matches("ermission denied").count(), 3, "{output:?}");
+        // The same user's processes cannot be steered either.
+        let steer = "echo 500 > /proc/$OUTER/oom_score_adj; cat /proc/$OUTER/oom_score_adj";
+        world.file("look", steer);
+        let before = ok(&world.plainly("cat /proc/self/oom_score_adj"));
+        let output = run("\"$L\" run --spec \"$SPEC\" --");
+        assert_eq!(crate::jail::out(&output), before, "{output:?}");
+        has(&crate::jail::err(&output), &["Read-only file system"]);
+        assert_eq!(ok(&run("")), "500\n");
     });
 }
 
