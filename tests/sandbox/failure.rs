@@ -235,3 +235,17 @@ fn a_limit_on_the_size_of_files_is_told() {
         nothing_started(world);
     });
 }
+
+#[test]
+fn the_last_stage_started_by_hand_starts_nothing() {
+    for_both(|world| {
+        let start =
+            format!("'{}' inner 3 4 touch effect 3>/dev/null 4>&2", world.launcher().display());
+        has(&refused(&world.plainly(&start)), &["not process 1 of a jail", "kli-sandbox run"]);
+        has(
+            &refused(&world.inside("/run/kli/inner inner 3 4 touch effect 3>/dev/null 4>&2")),
+            &["not process 1"],
+        );
+        nothing_started(world);
+    });
+}
