@@ -175,18 +175,35 @@ fn mount_words(mount: &Mount) -> Vec<u8> {
     }
 }
 
-/// A word as a POSIX shell reads it back, byte for byte.
+/// A word as a POSIX shell reads it back, byte for byte. A control character would be a key to the
+/// line editor that it is pasted into, so `printf` makes it; a line break in quotes is none.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-=:,+@%".contains(byte);
     if !word.is_empty() && word.as_bytes().iter().all(plain) {
         return word.as_bytes().to_vec();
     }
     let mut text = vec![b'\''];
-    for byte in word.as_bytes() {
-        if *byte == b'\'' {
-            text.extend_from_slice(b"'\\''");
-        } else {
-            text.push(*byte);
+    let escape = |text: &mut Vec<u8>, bytes: &[u8]| {
+        text.extend_from_slice(b"'\"$(printf '");
+        for byte in bytes {
+            text.extend_from_slice(format!("\\{byte:03o}").as_bytes());
+        }
+        text.extend_from_slice(b"')\"'");
+    };
+    for piece in word.as_bytes().utf8_chunks() {
+        for character in piece.valid().chars() {
+            let mut buffer = [0; 4];
+            let bytes = character.encode_utf8(&mut buffer).as_bytes();
+            if character == '\'' {
+                text.extend_from_slice(b"'\\''");
+            } else if character.is_control() && character != '\n' {
+                escape(&mut text, bytes);
+            } else {
+                text.extend_from_slice(bytes);
+            }
+        }
+        if !piece.invalid().is_empty() {
+            escape(&mut text, piece.invalid());
         }
     }
     text.push(b'\'');

@@ -82,7 +82,8 @@ pub enum Found {
     },
     /// Nothing, or a link to nothing.
     Absent,
-    /// This user may not even look, so neither may the inside, which has fewer rights.
+    /// This user may not even look, so neither may the inside, which has fewer rights: a directory
+    /// of somebody else is in the way.
     Unreachable,
     /// It cannot be told: the error's text.
     Unknown(String),
@@ -186,16 +187,23 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             });
         }
         for spelled in names {
-            denied.push(Denied { wish: path.text.clone(), found: find(&spelled), spelled });
+            denied.push(Denied { wish: path.text.clone(), found: find(&spelled, uid), spelled });
         }
     }
     for path in &request.deny {
-        for spelled in places.argument(path) {
+        let wish = path.to_string_lossy().into_owned();
+        let Some(names) = places.argument(path) else {
             denied.push(Denied {
-                wish: path.to_string_lossy().into_owned(),
-                found: find(&spelled),
-                spelled,
+                wish,
+                spelled: PathBuf::new(),
+                found: Found::Unknown(
+                    "it starts at no known place, or has `..`: begin with `/`, `~/` or `./`".into(),
+                ),
             });
+            continue;
+        };
+        for spelled in names {
+            denied.push(Denied { wish: wish.clone(), found: find(&spelled, uid), spelled });
         }
     }
     let own = |base: Xdg, wish: &str| {
@@ -345,15 +353,15 @@ impl Places {
     }
 
     /// A path of the command line: a path as the shell left it, or written as in a specification.
-    fn argument(&self, path: &OsStr) -> Vec<PathBuf> {
-        let bytes = path.as_bytes();
-        if (bytes.starts_with(b"~/") || bytes.starts_with(b"$"))
-            && let Some(parsed) =
-                path.to_str().and_then(|text| SpecPath::try_from(text.to_owned()).ok())
-        {
-            return self.denied(&parsed);
+    /// `None` when it means to be the latter and is none: taken as it stands it would name nothing,
+    /// and nothing would be hidden.
+    fn argument(&self, path: &OsStr) -> Option<Vec<PathBuf>> {
+        if path.as_bytes().starts_with(b"~") || path.as_bytes().starts_with(b"$") {
+            let names = self.denied(&SpecPath::try_from(format!("{}/", path.to_str()?)).ok()?);
+            return (!names.is_empty()).then_some(names);
         }
-        vec![self.workspace.join(path)]
+        // A slash at the end would look for a directory only.
+        Some(vec![self.workspace.join(path).components().collect()])
     }
 
     fn writable(&self, path: &SpecPath) -> Writable {
@@ -424,10 +432,21 @@ fn account_home(uid: u32) -> Option<PathBuf> {
     sys::account_home(uid)
 }
 
-fn find(path: &Path) -> Found {
+fn find(path: &Path, uid: u32) -> Found {
     let physical = match std::fs::canonicalize(path) {
         Ok(physical) => physical,
-        Err(error) => return unfound(&error),
+        Err(error) => {
+            let found = unfound(&error);
+            if found == Found::Unreachable {
+                // A lock of the caller's own is no lock: the inside could open it where it may
+                // write. What is behind it cannot be seen now, so all of it is hidden.
+                let locked = walk("", path).physical;
+                if std::fs::metadata(&locked).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid) {
+                    return Found::Directory(locked);
+                }
+            }
+            return found;
+        }
     };
     match std::fs::symlink_metadata(&physical) {
         Ok(meta) if meta.is_dir() => Found::Directory(physical),
@@ -446,7 +465,7 @@ fn unfound(error: &io::Error) -> Found {
 }
 
 /// Follows `path` one component at a time and remembers each symbolic link.
-fn walk(wish: &str, path: &Path) -> Writable {
+pub(super) fn walk(wish: &str, path: &Path) -> Writable {
     let mut found = Writable {
         wish: wish.to_owned(),
         spelled: path.to_path_buf(),

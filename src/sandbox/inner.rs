@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{Pid, WaitOptions, getpid, wait};
 
 use super::sys;
 
@@ -24,6 +24,12 @@ pub(super) fn run(words: Vec<OsString>) -> u8 {
 }
 
 fn start(words: Vec<OsString>) -> io::Result<u8> {
+    // Started by hand it would run the program without any jail (law 11).
+    if getpid() != Pid::INIT {
+        return Err(io::Error::other(
+            "it is not process 1 of a jail: use `kli-sandbox run --spec FILE -- PROGRAM`",
+        ));
+    }
     let mut words = words.into_iter();
     let mut descriptor = || {
         words
@@ -32,7 +38,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
             .ok_or(io::ErrorKind::InvalidInput)
     };
     let (status, errors) = (descriptor()?, descriptor()?);
-    sys::block_signals()?;
+    sys::block_signals(&sys::FORWARDED)?;
     sys::default_dispositions();
     let status = sys::inherited(status)?;
     rustix::stdio::dup2_stderr(sys::inherited(errors)?)?;

@@ -40,6 +40,18 @@ pub enum LaunchError {
         "descriptor {0} is a directory, through which the inside could reach the host: redirect it"
     )]
     Directory(i32),
+    /// A standard descriptor reaches more than it was opened for.
+    #[error(
+        "descriptor {0} is a file that is not open for writing, and the inside could open it again: \
+         redirect it"
+    )]
+    Handle(i32),
+    /// The file on standard input stays writable through its descriptor.
+    #[error(
+        "the file on standard input cannot be made read-only ({0}), and the inside could write it: \
+         hand it over through a pipe (`cat FILE | …`; Linux 5.12 or later needs none)"
+    )]
+    Input(#[source] io::Error),
     /// bubblewrap is not there.
     #[error(
         "bubblewrap is not found on PATH: install it (`apt install bubblewrap`), or name it with `--bwrap`"
@@ -107,20 +119,24 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     let facts = facts::probe(spec, request)?;
     let plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
+    out_of_reach(&bwrap, &plan)?;
+    sys::survive_size_limit();
     prepare::create(&plan.create)?;
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
-    sys::block_signals().map_err(step("signals cannot be blocked"))?;
-    let signals = sys::signal_descriptor().map_err(step("signals cannot be watched"))?;
+    let wanted = sys::wanted_signals();
+    sys::block_signals(&wanted).map_err(step("signals cannot be blocked"))?;
+    let signals = sys::signal_descriptor(&wanted).map_err(step("signals cannot be watched"))?;
+    let told = |source| LaunchError::Namespace {
+        repair: diagnose::namespace(&source, &facts.launcher),
+        source,
+    };
     // Where /proc is masked no fresh one can be had, and bubblewrap cannot work in a PID namespace
     // whose processes /proc does not show.
     let own_processes = !spec.nested_userns;
-    namespace::enter(own_processes).and_then(|()| namespace::mask(&plan.mounts)).map_err(
-        |source| LaunchError::Namespace {
-            repair: diagnose::namespace(&source, &facts.launcher),
-            source,
-        },
-    )?;
+    namespace::enter(own_processes).map_err(told)?;
+    let input = namespace::read_only_input().map_err(LaunchError::Input)?;
+    namespace::mask(&plan.mounts).map_err(told)?;
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
         return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
@@ -182,6 +198,10 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     drop((marker, status_theirs, errors, arguments));
     let pipes = Pipes { status, signals };
     let outcome = supervise(&child, &pipes).map_err(step("the jail cannot be watched"))?;
+    if let Some(input) = input {
+        // For whoever reads on. Nobody is left to tell when this fails.
+        drop(namespace::copy_offset(io::stdin(), &input));
+    }
     if outcome.started {
         return Ok(outcome.code);
     }
@@ -190,14 +210,25 @@ pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, L
     Err(LaunchError::Bubblewrap { words, repair })
 }
 
-/// Refuses a directory on 0, 1 or 2: through it the inside would reach the host (law 5).
+/// Refuses a directory on 0, 1 or 2: through it the inside would reach the host (law 5). And what
+/// the inside could open again through `/proc` for more than it was opened for: a bare handle, and
+/// a file for reading where output goes. (For a file on 0 see [`namespace::read_only_input`].)
 fn standard_descriptors() -> Result<(), LaunchError> {
     let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
     for (number, fd) in [(0, input.as_fd()), (1, output.as_fd()), (2, errors.as_fd())] {
-        if let Ok(stat) = rustix::fs::fstat(fd)
-            && FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-        {
-            return Err(LaunchError::Directory(number));
+        if let Ok(stat) = rustix::fs::fstat(fd) {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if kind == FileType::Directory {
+                return Err(LaunchError::Directory(number));
+            }
+            let flags = rustix::fs::fcntl_getfl(fd).map_err(step("a standard descriptor"))?;
+            let reads = kind == FileType::RegularFile
+                && number > 0
+                && flags & OFlags::ACCMODE == OFlags::RDONLY
+                && stat.st_nlink > 0;
+            if reads || flags.contains(OFlags::PATH) {
+                return Err(LaunchError::Handle(number));
+            }
         }
     }
     Ok(())
@@ -226,6 +257,27 @@ fn find_bubblewrap(
         ));
     }
     Ok(path)
+}
+
+/// Refuses a bubblewrap that the inside of an earlier start can have put there (law 16).
+fn out_of_reach(bwrap: &Path, plan: &Plan) -> Result<(), LaunchError> {
+    let found = facts::walk("", bwrap);
+    for place in std::iter::once(&found.physical).chain(&found.links) {
+        if let Some(mount) = plan
+            .mounts
+            .iter()
+            .find(|mount| mount.kind == Kind::Writable && place.starts_with(&mount.destination))
+        {
+            return Err(LaunchError::Unusable {
+                path: bwrap.to_path_buf(),
+                because: format!(
+                    "it lies inside `{}`, which the inside can write: name another with `--bwrap`",
+                    shown(&mount.destination)
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The options that are the same for every mount.

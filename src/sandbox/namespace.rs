@@ -7,11 +7,11 @@
 #![expect(clippy::disallowed_methods, reason = "the id maps of the own namespace are written here")]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Access, CWD, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
@@ -65,6 +65,60 @@ pub(super) fn enter(own_processes: bool) -> Result<(), NamespaceError> {
     }
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(NamespaceError::Mount)
+}
+
+/// Exchanges a file that standard input reads for the same one on a read-only mount, and returns the
+/// caller's own descriptor. Otherwise the inside could open it again by `/proc/self/fd/0`, past the
+/// jail's mounts, and write it (law 5). Call it before the masks are there.
+pub(super) fn read_only_input() -> io::Result<Option<OwnedFd>> {
+    let input = rustix::stdio::stdin();
+    let stat = rustix::fs::fstat(input)?;
+    let access = rustix::fs::fcntl_getfl(input)? & OFlags::ACCMODE;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+        || access != OFlags::RDONLY
+        || stat.st_nlink == 0
+    {
+        return Ok(None);
+    }
+    // A file that has no name here is out of reach of a look-up, so no mount can be made of it.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(file) = std::fs::read_link("/proc/self/fd/0")
+        .and_then(|name| Ok(rustix::fs::open(name, flags, Mode::empty())?))
+    else {
+        return Ok(None);
+    };
+    let found = rustix::fs::fstat(&file)?;
+    if (found.st_dev, found.st_ino) != (stat.st_dev, stat.st_ino) {
+        return Ok(None);
+    }
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&file, "", clone)?;
+    sys::seal(tree.as_fd())?;
+    let name = Path::new("/proc/self/fd").join(tree.as_raw_fd().to_string());
+    let sealed = match rustix::fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(sealed) => sealed,
+        // Opened by somebody with more rights than the caller, who cannot open it again.
+        Err(Errno::ACCESS)
+            if stat.st_uid != rustix::process::geteuid().as_raw()
+                && rustix::fs::access("/proc/self/fd/0", Access::WRITE_OK).is_err() =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let own = rustix::io::fcntl_dupfd_cloexec(input, 3)?;
+    copy_offset(&own, &sealed)?;
+    rustix::stdio::dup2_stdin(sealed)?;
+    Ok(Some(own))
+}
+
+/// Sets the place where `to` is read next to that of `from`.
+pub(super) fn copy_offset(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
+    let offset = rustix::fs::tell(from)?;
+    rustix::fs::seek(to, SeekFrom::Start(offset))?;
+    Ok(())
 }
 
 /// Puts the masks in place.

@@ -5,6 +5,7 @@
 //! whatever order (law 2). A later law is a further mount with its reason, or a further refusal.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -154,6 +155,14 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// kli's configuration directory cannot be kept read-only.
+    #[error("kli's configuration `{}` cannot be kept read-only: {because}", shown(path))]
+    Config {
+        /// The directory as spelled.
+        path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
     /// Nothing can tell whether a denied path is there.
     #[error("`denyRead`: `{}` cannot be looked at: {because}", printable(wish))]
     Denied {
@@ -231,18 +240,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     mounts.extend(writable);
     // Under a mask there is nothing to show.
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
-    if let Some(config) = writable::protected_config(facts, &mounts)
-        && covering(&masks, &config.physical).is_none()
-    {
-        if config.missing > 0 {
-            create.push(Create { path: config.physical.clone(), missing: config.missing });
-        }
-        mounts.push(Mount {
-            destination: config.physical.clone(),
-            kind: Kind::ReadOnly,
-            reason: "kli's configuration stays read-only inside a writable path".into(),
-        });
-    }
+    let config = writable::protected_config(facts, &masks, &mounts, &mut create)?;
+    mounts.extend(config);
     mounts.extend([
         Mount {
             destination: "/run/kli".into(),
@@ -387,9 +386,10 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
         mount("/dev", Kind::Seal, "nothing is added to /dev from inside"),
     ];
     if spec.nested_userns {
+        // Writable, it would let the inside steer outer processes of the same user.
         mounts.push(mount(
             "/proc",
-            Kind::Writable,
+            Kind::ReadOnly,
             "`nestedUserns`: the outer /proc, a fresh one is forbidden in this container",
         ));
     } else {
@@ -529,7 +529,7 @@ fn marker(
         workspace: facts.workspace.to_string_lossy().into_owned(),
         writable_paths: mounts
             .iter()
-            .filter(|mount| mount.kind == Kind::Writable && mount.destination != Path::new("/proc"))
+            .filter(|mount| mount.kind == Kind::Writable)
             .map(|mount| mount.destination.to_string_lossy().into_owned())
             .collect(),
         hidden_paths: hidden,
@@ -538,7 +538,17 @@ fn marker(
             .filter(|(_, reason)| *reason == environment::DENIED)
             .count(),
     };
-    serde_json::to_string(&marker).unwrap_or_default()
+    let text = serde_json::to_string(&marker).unwrap_or_default();
+    // JSON lets DEL and its like stand as they are; `explain` prints this for a terminal.
+    text.chars().fold(String::new(), |mut text, character| {
+        if character.is_control() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\\u{:04x}", u32::from(character));
+        } else {
+            text.push(character);
+        }
+        text
+    })
 }
 
 /// Whether a variable is denied by the specification or by the request.

@@ -46,10 +46,29 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     }
 }
 
-/// Blocks the forwarded signals and SIGCHLD, and makes SIGCHLD deliverable even where the caller
-/// ignored it.
-pub(super) fn block_signals() -> io::Result<()> {
-    let mut signals = FORWARDED.to_vec();
+/// Those of [`FORWARDED`] that the caller did not have ignored, as `nohup` does with HUP: what shall
+/// not touch the launcher shall not touch the inside either.
+pub(super) fn wanted_signals() -> Vec<i32> {
+    let ignored = |signal: i32| {
+        // SAFETY: the structure is plain old data and filled by the call; nothing is set.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+        }
+    };
+    FORWARDED.into_iter().filter(|signal| !ignored(*signal)).collect()
+}
+
+/// A file size limit must end a write with an error that can be told, not this process.
+pub(super) fn survive_size_limit() {
+    // SAFETY: a valid disposition; one thread.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Blocks `signals` and SIGCHLD, and makes SIGCHLD deliverable even where the caller ignored it.
+pub(super) fn block_signals(signals: &[i32]) -> io::Result<()> {
+    let mut signals = signals.to_vec();
     signals.push(libc::SIGCHLD);
     let set = set_of(&signals);
     // SAFETY: valid sets and dispositions; one thread.
@@ -65,8 +84,8 @@ pub(super) fn block_signals() -> io::Result<()> {
 }
 
 /// A descriptor that is readable while one of the blocked signals waits.
-pub(super) fn signal_descriptor() -> io::Result<OwnedFd> {
-    let mut signals = FORWARDED.to_vec();
+pub(super) fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
+    let mut signals = signals.to_vec();
     signals.push(libc::SIGCHLD);
     let set = set_of(&signals);
     // SAFETY: a valid set; the result is checked and owned once.
@@ -263,6 +282,24 @@ pub(super) fn spawn(words: &[OsString]) -> io::Result<i32> {
         failed
     };
     if failed == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(failed)) }
+}
+
+/// Makes the mount behind `tree` read-only, whatever else it is. Linux 5.12.
+pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
+    // `struct mount_attr`: set, clear, propagation, user namespace.
+    let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
+    // SAFETY: the structure has the size that is said and outlives the call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Moves this process into new namespaces.

@@ -105,7 +105,61 @@ fn a_directory_as_a_standard_stream_is_refused() {
             }
             assert!(!world.workspace.join("effect").exists());
         }
+        let file = world.file("outside/file", "old");
+        let script = |redirect: &str| {
+            format!(
+                "'{}' run --spec '{}' -- sh -c 'echo new > /proc/self/fd/1' {redirect}'{}'",
+                world.launcher().display(),
+                world.spec_file().display(),
+                file.display()
+            )
+        };
+        has(&refused(&world.plainly(&script("1<"))), &["descriptor 1 is a file", "redirect it"]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+        ok(&world.plainly(&script("1>")));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
+        let handle = rustix::fs::open(
+            world.root.join("outside/file"),
+            rustix::fs::OFlags::PATH,
+            rustix::fs::Mode::empty(),
+        );
+        let mut start = world.run_with(&[], &["sh", "-c", "echo newer > /proc/self/fd/0"]);
+        has(&refused(&start.stdin(handle.unwrap()).output().unwrap()), &["descriptor 0 is a file"]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
         ok(&world.inside("touch effect"));
         assert!(world.workspace.join("effect").exists());
+    });
+}
+
+#[test]
+fn a_file_on_standard_input_cannot_be_written_through_its_descriptor() {
+    for_both(|world| {
+        let file = world.file("outside/input", "one\ntwo\nthree\n");
+        let start = format!(
+            "'{}' run --spec '{}' --",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        let script = |start: &str| {
+            format!(
+                "{{ read first; {start} sh -c 'read second; echo \"$second\"; \
+                 echo x > /proc/self/fd/0; chmod 600 /proc/self/fd/0'; cat; }} < '{}'",
+                file.display()
+            )
+        };
+        let tried = world.plainly(&script(&start));
+        // What was read before is not read again, neither inside nor afterwards.
+        assert_eq!(out(&tried), "two\nthree\n", "{tried:?}");
+        assert_eq!(err(&tried).matches("Read-only file system").count(), 2, "{tried:?}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\ntwo\nthree\n");
+        world.plainly(&script(""));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n");
+        // A descriptor that was opened for writing stays one.
+        let write = format!("{start} sh -c 'echo y >&0' 0<>'{}'", file.display());
+        ok(&world.plainly(&write));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "y\n");
+        // Neither a file without a name nor one that the caller may only read is in the way.
+        assert_eq!(ok(&world.plainly(&format!("{start} cat <<E\nhere\nE"))), "here\n");
+        has(&ok(&world.plainly(&format!("{start} cat < /etc/passwd"))), &["root:"]);
     });
 }

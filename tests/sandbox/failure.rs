@@ -203,5 +203,66 @@ fn nested_userns_shows_no_secrets_of_outer_processes() {
         let output = run("\"$L\" run --spec \"$SPEC\" --");
         assert_eq!(crate::jail::out(&output), "", "{output:?}");
         assert_eq!(crate::jail::err(&output).matches("ermission denied").count(), 3, "{output:?}");
+        // The same user's processes cannot be steered either.
+        let steer = "echo 500 > /proc/$OUTER/oom_score_adj; cat /proc/$OUTER/oom_score_adj";
+        world.file("look", steer);
+        let before = ok(&world.plainly("cat /proc/self/oom_score_adj"));
+        let output = run("\"$L\" run --spec \"$SPEC\" --");
+        assert_eq!(crate::jail::out(&output), before, "{output:?}");
+        has(&crate::jail::err(&output), &["Read-only file system"]);
+        assert_eq!(ok(&run("")), "500\n");
+    });
+}
+
+#[test]
+fn a_bubblewrap_that_the_inside_can_have_put_there_is_refused() {
+    for_both(|world| {
+        script(world, "home/project/bin/bwrap", "#!/bin/sh\ntouch ../../outside/effect\n", 0o755);
+        world.link("home/project/link", "bin");
+        world.dir("home/safe");
+        world.link("home/safe/bwrap", "../project/bin/bwrap");
+        for place in ["project/bin", "project/link", "safe"] {
+            let place = world.home.join(place);
+            let path = format!("{}:/usr/bin:/bin", place.display());
+            let mut start = world.run_with(&[], &["true"]);
+            let text = refused(&start.env("PATH", path).output().unwrap());
+            has(&text, &["project`, which the inside can write: name another with `--bwrap`"]);
+            let named = place.join("bwrap");
+            let named = named.to_str().unwrap();
+            let text = refused(&world.run_with(&["--bwrap", named], &["true"]).output().unwrap());
+            has(&text, &["which the inside can write"]);
+        }
+        assert!(!world.root.join("outside/effect").exists());
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_told() {
+    for_both(|world| {
+        let start = |limit: &str| {
+            world.plainly(&format!(
+                "ulimit -f {limit}; exec '{}' run --spec '{}' -- true",
+                world.launcher().display(),
+                world.spec_file().display()
+            ))
+        };
+        has(&refused(&start("0")), &["File too large"]);
+        ok(&start("1000"));
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn the_last_stage_started_by_hand_starts_nothing() {
+    for_both(|world| {
+        let start =
+            format!("'{}' inner 3 4 touch effect 3>/dev/null 4>&2", world.launcher().display());
+        has(&refused(&world.plainly(&start)), &["not process 1 of a jail", "kli-sandbox run"]);
+        has(
+            &refused(&world.inside("/run/kli/inner inner 3 4 touch effect 3>/dev/null 4>&2")),
+            &["not process 1"],
+        );
+        nothing_started(world);
     });
 }

@@ -232,3 +232,48 @@ fn without_a_known_home_a_denied_path_below_it_is_refused() {
     has(&text, &["`writablePaths`: `~/.cache`", "no home is known: set HOME"]);
     assert_eq!(ok(&start("{}")), "started\n");
 }
+
+#[test]
+fn a_directory_that_its_owner_locked_does_not_uncover_what_is_in_it() {
+    for_both(|world| {
+        world.file("home/project/locked/secret", "SECRET");
+        world.link("home/project/link", "locked/secret");
+        let lock = |mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(world.workspace.join("locked"), mode).unwrap();
+        };
+        let open = "chmod 700 locked; cat locked/secret link";
+        for deny in ["./locked/secret", "./link"] {
+            lock(0);
+            world.spec("{}");
+            assert_eq!(ok(&world.inside(open)), "SECRETSECRET");
+            lock(0);
+            world.spec(&serde_json::json!({ "denyRead": [deny] }).to_string());
+            let tried = world.inside(open);
+            assert_eq!(out(&tried), "", "{deny}");
+        }
+    });
+}
+
+#[test]
+fn a_denial_on_the_command_line_that_would_name_nothing_is_refused() {
+    for_both(|world| {
+        world.file("home/one", "ONE");
+        world.spec("{}");
+        let start = |deny: &str| {
+            let script = "cat ../one; touch effect";
+            world.run_with(&["--deny", deny], &["sh", "-c", script]).output().unwrap()
+        };
+        for deny in ["$HOM/one", "~/../one", "~nobody/one", "~\u{1}"] {
+            let text = refused(&start(deny));
+            has(&text, &["it starts at no known place", "begin with `/`, `~/` or `./`"]);
+            assert!(!world.workspace.join("effect").exists());
+        }
+        for deny in ["../one/", "../project/../one", "~/one/", "$HOME/one"] {
+            assert_eq!(ok(&start(deny)), "", "{deny}");
+        }
+        // A lone `~` is the home, in which the workspace lies.
+        has(&refused(&start("~")), &["lies inside the denied path"]);
+        assert_eq!(ok(&start("./~")), "ONE");
+    });
+}

@@ -300,3 +300,23 @@ fn the_inside_cannot_push_input_into_the_terminal() {
         has(&ok(&output), &["refused: "]);
     });
 }
+
+#[test]
+fn a_signal_that_the_caller_ignored_reaches_neither_launcher_nor_program() {
+    for_both(|world| {
+        for (ignored, signal) in [("HUP", Signal::HUP), ("INT", Signal::INT)] {
+            let up = world.workspace.join("up");
+            drop(fs::remove_file(&up));
+            let start = format!(
+                "trap '' {ignored}; exec '{}' run --spec '{}' -- \
+                 sh -c 'trap \"exit 9\" {ignored}; touch up; sleep 0.5; exit 3'",
+                world.launcher().display(),
+                world.spec_file().display()
+            );
+            let child = world.command("sh").args(["-c", &start]).spawn().unwrap();
+            assert!(wait_for(Duration::from_secs(10), || up.exists()));
+            kill(pid(&child), signal);
+            assert_eq!(code(child), 3, "{ignored}");
+        }
+    });
+}

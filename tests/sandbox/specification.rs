@@ -161,3 +161,40 @@ fn what_people_read_has_its_quotes_and_no_control_characters() {
         assert!(!text.contains('\u{1b}') && !text.contains("\\'"), "{text}");
     });
 }
+
+#[test]
+fn the_shell_line_of_explain_holds_no_key_of_a_line_editor() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    for_both(|world| {
+        let name = b"w\x15\x03touch pwned\x1b[201~\r\xc2\x9b\xff\x7f\n)\nKLI\n touch pwned #'\"`touch pwned`$(touch pwned)";
+        let workspace = world.workspace.join(OsStr::from_bytes(name));
+        world.dir(workspace.strip_prefix(&world.root).unwrap());
+        let line = world
+            .command(world.launcher())
+            .arg("explain")
+            .arg(world.spec_file())
+            .args(["--format", "shell"])
+            .current_dir(&workspace)
+            .output()
+            .unwrap();
+        let text = ok(&line);
+        let keys: Vec<char> = text.chars().filter(|key| key.is_control() && *key != '\n').collect();
+        assert!(keys.is_empty(), "{keys:?} in {text:?}");
+        let shell = world.file("shell", "#!/bin/sh\npwd; touch effect; exit 9\n");
+        fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let pasted = world
+            .command("sh")
+            .arg("-c")
+            .arg(&text)
+            .env("SHELL", &shell)
+            .current_dir(&workspace)
+            .output()
+            .unwrap();
+        assert_eq!(pasted.status.code(), Some(9), "{pasted:?}");
+        assert_eq!(pasted.stdout, [workspace.as_os_str().as_bytes(), b"\n"].concat());
+        let made: Vec<_> =
+            fs::read_dir(&workspace).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(made, ["effect"]);
+    });
+}

@@ -179,3 +179,65 @@ fn a_file_system_mounted_outside_later_stays_outside() {
         assert_eq!(ok(&world.in_namespace(&script(own))), "");
     });
 }
+
+#[test]
+fn kli_s_configuration_cannot_be_moved_away_with_what_contains_it() {
+    for_both(|world| {
+        let settings = world.file("home/.config/kli/settings.json", "{}");
+        world.file("home/.config/other/file", "");
+        let swap = "mv ~/.config ~/x && mkdir -p ~/.config/kli && echo EVIL > ~/.config/kli/settings.json; \
+             mv ~/.config/other ~/.config/another; touch ~/new";
+        world.spec(r#"{"writablePaths":["~/"]}"#);
+        let tried = world.inside(swap);
+        has(&err(&tried), &["busy"]);
+        assert_eq!(fs::read_to_string(&settings).unwrap(), "{}");
+        // The rest stays as writable as it was said to be.
+        assert!(world.home.join("new").exists());
+        assert!(world.home.join(".config/another/file").exists());
+        world.spec(r#"{"allowHomeWorkspace":true}"#);
+        let mut start = world.run_with(&[], &["sh", "-c", swap]);
+        has(&err(&start.current_dir(&world.home).output().unwrap()), &["busy"]);
+        assert_eq!(fs::read_to_string(&settings).unwrap(), "{}");
+        // Where it does not exist yet, it is made before the inside can.
+        fs::remove_dir_all(world.home.join(".config")).unwrap();
+        world.spec(r#"{"writablePaths":["~/"]}"#);
+        has(&err(&world.inside(swap)), &["busy"]);
+        assert!(!settings.exists());
+        ok(&world.plainly(
+            "mv ~/.config ~/x && mkdir -p ~/.config/kli && echo EVIL > ~/.config/kli/settings.json",
+        ));
+        assert!(settings.exists());
+    });
+}
+
+#[test]
+fn kli_s_configuration_behind_a_writable_link_or_made_writable_is_refused() {
+    for_both(|world| {
+        world.dir("home/dotfiles/kli/extensions");
+        world.dir("home/.config");
+        world.link("home/.config/kli", "../dotfiles/kli");
+        world.spec(r#"{"writablePaths":["~/"]}"#);
+        let text = refused(&world.inside("touch effect"));
+        has(&text, &["cannot be kept read-only", ".config/kli` is a symbolic link inside"]);
+        world.spec(r#"{"writablePaths":["~/.config/kli/extensions"]}"#);
+        let text = refused(&world.inside("touch effect"));
+        has(&text, &["belongs to kli's configuration", "take it out"]);
+        assert!(!world.workspace.join("effect").exists());
+        world.spec("{}");
+        ok(&world.inside("touch effect; ls ~/.config/kli/extensions"));
+        assert!(world.workspace.join("effect").exists());
+    });
+}
+
+#[test]
+fn a_state_directory_that_is_a_file_is_refused() {
+    for_both(|world| {
+        let state = world.file("home/.local/state/kli", "x");
+        let text = refused(&world.inside("touch effect"));
+        has(&text, &["`stateDir`", "it is no directory: remove it"]);
+        assert!(!world.workspace.join("effect").exists());
+        fs::remove_file(state).unwrap();
+        ok(&world.inside("touch effect"));
+        assert!(world.workspace.join("effect").exists());
+    });
+}

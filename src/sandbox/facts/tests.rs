@@ -93,10 +93,10 @@ fn what_is_found_is_told_apart() {
     symlink("nowhere", root.join("dangling")).unwrap();
     symlink("round", root.join("round")).unwrap();
     let file = Found::File { physical: root.join("file"), links: 2 };
-    assert_eq!(find(&root.join("file")), file);
-    assert_eq!(find(&root.join("link")), file);
-    assert_eq!(find(&root), Found::Directory(root.clone()));
+    assert_eq!(find(&root.join("file"), 1), file);
+    assert_eq!(find(&root.join("link"), 1), file);
+    assert_eq!(find(&root, 1), Found::Directory(root.clone()));
     for absent in ["nothing", "dangling", "round", "file/below", &"x".repeat(300)] {
-        assert_eq!(find(&root.join(absent)), Found::Absent, "{absent}");
+        assert_eq!(find(&root.join(absent), 1), Found::Absent, "{absent}");
     }
 }

@@ -52,6 +52,9 @@ pub(super) fn mounts(
     if let Some(state) = state {
         let refuse = |because| PlanError::State { path: state.spelled.clone(), because };
         usable(state, facts, &roots).map_err(refuse)?;
+        if !state.directory {
+            return Err(refuse("it is no directory: remove it, or set `stateDir` to false".into()));
+        }
         if let Some(mask) = covering(masks, &state.physical) {
             return Err(refuse(format!(
                 "it lies inside the denied path `{}`: set `stateDir` to false, or deny less",
@@ -96,6 +99,14 @@ fn usable(path: &Writable, facts: &Facts, roots: &[PathBuf]) -> Result<(), Strin
         }
     }
     let physical = &path.physical;
+    if let Some(config) = facts.config.as_ref().filter(|config| config.trouble.is_none())
+        && physical.starts_with(&config.physical)
+    {
+        return Err(format!(
+            "it belongs to kli's configuration `{}`, which is never writable: take it out",
+            shown(&config.physical)
+        ));
+    }
     if ["/proc", "/sys", "/dev"].iter().any(|tree| physical.starts_with(tree)) {
         return Err(format!("it leads to `{}`, which is never writable", shown(physical)));
     }
@@ -136,13 +147,59 @@ fn usable(path: &Writable, facts: &Facts, roots: &[PathBuf]) -> Result<(), Strin
     Ok(())
 }
 
-/// kli's configuration directory when something writable contains it.
-pub(super) fn protected_config<'a>(facts: &'a Facts, mounts: &[Mount]) -> Option<&'a Writable> {
-    let config = facts.config.as_ref().filter(|config| config.trouble.is_none())?;
-    mounts
-        .iter()
-        .any(|mount| {
-            mount.kind == Kind::Writable && config.physical.starts_with(&mount.destination)
+/// What keeps kli's configuration directory read-only when something writable contains it: the next
+/// start trusts it. A directory above it that could be renamed would take it away and leave room for
+/// another, so each of them is a mount of its own, which cannot be.
+pub(super) fn protected_config(
+    facts: &Facts,
+    masks: &[Mount],
+    mounts: &[Mount],
+    create: &mut Vec<Create>,
+) -> Result<Vec<Mount>, PlanError> {
+    let Some(config) = &facts.config else { return Ok(Vec::new()) };
+    let around = |path: &Path| {
+        mounts
+            .iter()
+            .rev()
+            .find(|mount| mount.kind == Kind::Writable && path.starts_with(&mount.destination))
+    };
+    let refuse = |because| PlanError::Config { path: config.spelled.clone(), because };
+    for link in &config.links {
+        if let Some(mount) = around(link.parent().unwrap_or(link)) {
+            return Err(refuse(format!(
+                "`{}` is a symbolic link inside `{}`, which is writable: replace it with a \
+                 directory, or make less writable",
+                shown(link),
+                shown(&mount.destination)
+            )));
+        }
+    }
+    let Some(mount) = around(&config.physical) else { return Ok(Vec::new()) };
+    if covering(masks, &config.physical).is_some() {
+        return Ok(Vec::new());
+    }
+    if let Some(trouble) = &config.trouble {
+        return Err(refuse(trouble.clone()));
+    }
+    if config.missing > 0 {
+        create.push(Create { path: config.physical.clone(), missing: config.missing });
+    }
+    let mut protected: Vec<Mount> = config
+        .physical
+        .ancestors()
+        .skip(1)
+        .take_while(|above| *above != mount.destination)
+        .map(|above| Mount {
+            destination: above.to_path_buf(),
+            kind: Kind::Writable,
+            reason: "cannot be renamed: kli's configuration is in it".into(),
         })
-        .then_some(config)
+        .collect();
+    protected.reverse();
+    protected.push(Mount {
+        destination: config.physical.clone(),
+        kind: Kind::ReadOnly,
+        reason: "kli's configuration stays read-only inside a writable path".into(),
+    });
+    Ok(protected)
 }
