@@ -46,6 +46,7 @@ fn bad_input_is_answered_with_the_value_and_the_repair() {
         (&["-p", "hi", "--system-prompt-file", "none.md"], &["none.md"]),
         (&["--json"], &["--print-authority"]),
         (&["config", "chekc"], &["chekc", "check"]),
+        (&["verison"], &["unknown command `verison`", "did you mean `kli version`?"]),
     ] {
         let ran = env.kli(words);
         ran.exits(2);

@@ -48,8 +48,12 @@ const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 /// # Errors
 /// For what keeps the run from starting.
 pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
-    if !run.print && terminal::input_is_terminal() {
-        return Err(no_terminal_interface(run));
+    if !run.print {
+        refuse_near_commands(run)?;
+        if terminal::input_is_terminal() {
+            return Err(CliError::config("this version has no terminal interface")
+                .hint("run a prompt with `kli -p \"…\"`"));
+        }
     }
     // What the command line says is checked before anything is waited for.
     let setup = Setup::read(run)?;
@@ -170,16 +174,17 @@ async fn pass_on(mut signals: Signals, ops: UnboundedSender<Op>) -> u8 {
     signals.next().await
 }
 
-fn no_terminal_interface(run: &RunArguments) -> CliError {
+/// A single word that is nearly a command is a slip, not a prompt.
+fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
     let commands = ["config", "demo", "version"];
-    let near = run.prompt.as_deref().filter(|word| !word.contains(' ')).and_then(|word| {
-        commands.iter().find(|command| strsim::damerau_levenshtein(word, command) <= 2)
-    });
-    match (near, &run.prompt) {
-        (Some(near), Some(word)) => CliError::config(format!("unknown command `{word}`"))
-            .hint(format!("did you mean `kli {near}`?")),
-        _ => CliError::config("this version has no terminal interface")
-            .hint("run a prompt with `kli -p \"…\"`"),
+    let Some(word) = run.prompt.as_deref().filter(|word| !word.contains(char::is_whitespace))
+    else {
+        return Ok(());
+    };
+    match commands.iter().find(|command| strsim::damerau_levenshtein(word, command) <= 2) {
+        Some(near) => Err(CliError::config(format!("unknown command `{word}`"))
+            .hint(format!("did you mean `kli {near}`? A prompt of that word goes after `-p`"))),
+        None => Ok(()),
     }
 }
 

@@ -6,9 +6,12 @@ use std::{path::PathBuf, sync::Arc};
 use futures_util::future::BoxFuture;
 
 use super::{Context, Outcome, arguments::Arguments};
-use crate::host::{
-    HostError,
-    files::{self, Opened},
+use crate::{
+    authority::Grant,
+    host::{
+        HostError,
+        files::{self, Opened},
+    },
 };
 
 /// The file that a call is about.
@@ -39,6 +42,18 @@ impl Target {
             ));
         }
         Ok(self)
+    }
+
+    /// Changes the file under the call's only grant.
+    pub(super) fn change(
+        &self,
+        grants: &[Grant],
+        act: impl FnOnce(&Grant) -> Result<Outcome, HostError>,
+    ) -> Outcome {
+        match grants.first() {
+            Some(grant) => act(grant).unwrap_or_else(|error| self.refused(&error)),
+            None => Outcome::error("the call was not granted; nothing was written"),
+        }
     }
 
     /// Returns the outcome for a refusal of the system.

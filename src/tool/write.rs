@@ -84,12 +84,7 @@ impl Invocation for Call {
         grants: Vec<Grant>,
         _sink: Sink,
     ) -> futures_util::future::BoxFuture<'static, Outcome> {
-        blocking(move || {
-            let Some(grant) = grants.first() else {
-                return Outcome::error("the call was not granted; nothing was written");
-            };
-            self.write(grant).unwrap_or_else(|error| self.target.refused(&error))
-        })
+        blocking(move || self.target.change(&grants, |grant| self.write(grant)))
     }
 }
 
