@@ -99,6 +99,28 @@ fn json_is_one_object_whatever_happens() {
 fn a_missing_key_names_the_variable() {
     let env = Env::new();
     env.kli(&["-p", "hi"]).exits(4).says("ANTHROPIC_API_KEY");
+
+    let server = model("done");
+    let gateway = |key: &str| {
+        format!(
+            "{{\"providers\": {{\"gw\": {{\"kind\": \"anthropic\", \"baseUrl\": \"{}\"{key}}}}}}}",
+            server.base_url()
+        )
+    };
+    env.settings(&gateway(", \"keyEnv\": \"GW_KEY\""));
+    env.kli(&["-p", "hi", "--model", "gw/m"]).exits(4).says("`GW_KEY`").says("take `keyEnv` out");
+    assert!(server.requests().is_empty(), "nothing was sent");
+    // Control: a server on this machine that is said to need none is asked.
+    env.settings(&gateway(""));
+    env.kli(&["-p", "hi", "--model", "gw/m"]).exits(0);
+}
+
+#[test]
+fn a_usage_error_in_json_is_whole() {
+    let ran = Env::new().kli(&["--json", "--output-format", "json"]);
+    ran.exits(2);
+    let message = ran.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("not provided") && message.contains("--print-authority"), "{message}");
 }
 
 #[test]
@@ -218,6 +240,11 @@ fn version_and_help_need_nothing() {
         let ran = env.kli(words);
         ran.exits(0);
         assert_eq!(ran.out, format!("kli {}\n", env!("CARGO_PKG_VERSION")));
+    }
+    for words in [&["--help"][..], &["help"]] {
+        let ran = env.kli(words);
+        ran.exits(0);
+        assert!(ran.out.contains("--print-authority"));
     }
     let ran = env.kli(&["--help"]);
     ran.exits(0);

@@ -12,7 +12,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     version,
     about = "A coding agent for the terminal that can be confined as a whole process",
     args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
     max_term_width = 100
 )]
 pub(crate) struct Arguments {

@@ -176,7 +176,7 @@ async fn pass_on(mut signals: Signals, ops: UnboundedSender<Op>) -> u8 {
 
 /// A single word that is nearly a command is a slip, not a prompt.
 fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
-    let commands = ["config", "demo", "version"];
+    let commands = ["config", "demo", "help", "version"];
     let Some(word) = run.prompt.as_deref().filter(|word| !word.contains(char::is_whitespace))
     else {
         return Ok(());
@@ -339,9 +339,23 @@ fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
                     format!("set `providers.{0}.keyEnv` or `providers.{0}.keyFile`", name.provider)
                 }
             });
+            let named = setup
+                .settings
+                .providers
+                .get(&name.provider)
+                .and_then(|provider| provider.key_env.get().cloned());
             let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
             options.base_url = Some(base_url);
             options.key = key(setup, key_env.as_deref(), key_file.as_deref())?;
+            // Whoever names a variable means the provider to get a key: without one the prompt would
+            // go out for nothing.
+            if let (None, Some(variable)) = (&options.key, named) {
+                return Err(CliError::auth(format!(
+                    "the variable `{variable}`, which holds the key of provider `{}`, is not set",
+                    options.provider
+                ))
+                .hint("set it, or take `keyEnv` out if the server needs no key"));
+            }
             options.headers =
                 headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
             options

@@ -46,8 +46,11 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
                 let text = error.render().to_string();
                 terminal::note(text.trim_end());
                 if wants_json {
-                    let message = text.lines().next().unwrap_or_default();
-                    let message = message.strip_prefix("error: ").unwrap_or(message);
+                    // Up to the first blank line: what is wrong, with the names that are missing.
+                    let words: Vec<&str> =
+                        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+                    let message = words.join(" ");
+                    let message = message.strip_prefix("error: ").unwrap_or(&message);
                     let error = CliError::config(message);
                     print::json(&print::not_started(USAGE, error.fault), &print::Names::default());
                 }

@@ -134,6 +134,9 @@ fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         };
         match argument {
             Short('h') | Long("help") => return print(HELP.as_bytes()),
+            Long("spec") if file.is_some() => {
+                return Err(CommandError::Usage("`--spec` is there twice".into()));
+            }
             Long("spec") => file = Some(parser.value()?.into()),
             Long("bwrap") => bwrap = Some(parser.value()?.into()),
             Long("deny") => {
@@ -163,13 +166,14 @@ fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         return Err(CommandError::Usage("`--spec FILE` is missing".into()));
     };
     let spec = read(&file)?;
-    Ok(launch::run(&spec, &request, bwrap.as_deref())?)
+    Ok(launch::run(&spec, &file, &request, bwrap.as_deref())?)
 }
 
 fn check(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
     let mut file: Option<PathBuf> = None;
     while let Some(argument) = parser.next()? {
         match argument {
+            Short('h') | Long("help") => return print(HELP.as_bytes()),
             Value(path) if file.is_none() => file = Some(path.into()),
             other => return Err(other.unexpected().into()),
         }
@@ -198,6 +202,7 @@ fn explain(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
                     }
                 };
             }
+            Short('h') | Long("help") => return print(HELP.as_bytes()),
             Value(path) if file.is_none() => file = Some(path.into()),
             other => return Err(other.unexpected().into()),
         }

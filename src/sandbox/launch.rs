@@ -65,6 +65,19 @@ pub enum LaunchError {
         /// Why, with the repair.
         because: String,
     },
+    /// The specification is where the inside could write the next one.
+    #[error(
+        "the specification `{}` lies inside `{}`, which the inside can write, so it could decide what \
+         the next start allows: keep it elsewhere",
+        shown(path),
+        shown(inside)
+    )]
+    Specification {
+        /// The file.
+        path: PathBuf,
+        /// The writable path around it.
+        inside: PathBuf,
+    },
     /// The own namespace or a mask.
     #[error("{source}; {repair}")]
     Namespace {
@@ -114,12 +127,26 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LaunchError
 ///
 /// # Errors
 /// [`LaunchError`]: nothing was started.
-pub fn run(spec: &Spec, request: &Request, bwrap: Option<&Path>) -> Result<u8, LaunchError> {
+pub fn run(
+    spec: &Spec,
+    file: &Path,
+    request: &Request,
+    bwrap: Option<&Path>,
+) -> Result<u8, LaunchError> {
     standard_descriptors()?;
     let facts = facts::probe(spec, request)?;
     let plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
-    out_of_reach(&bwrap, &plan)?;
+    out_of_reach(&bwrap, &plan).map_err(|inside| LaunchError::Unusable {
+        path: bwrap.clone(),
+        because: format!(
+            "it lies inside `{}`, which the inside can write: name another with `--bwrap`",
+            shown(&inside)
+        ),
+    })?;
+    let file = std::path::absolute(file).map_err(step("the specification's path"))?;
+    out_of_reach(&file, &plan)
+        .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
     sys::survive_size_limit();
     prepare::create(&plan.create)?;
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
@@ -259,22 +286,15 @@ fn find_bubblewrap(
     Ok(path)
 }
 
-/// Refuses a bubblewrap that the inside of an earlier start can have put there (law 16).
-fn out_of_reach(bwrap: &Path, plan: &Plan) -> Result<(), LaunchError> {
-    let found = facts::walk("", bwrap);
+/// Refuses a bubblewrap or a specification that the inside could have put there for the next start
+/// (law 16).
+fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
+    let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
-        if let Some(mount) = plan
-            .mounts
-            .iter()
-            .find(|mount| mount.kind == Kind::Writable && place.starts_with(&mount.destination))
-        {
-            return Err(LaunchError::Unusable {
-                path: bwrap.to_path_buf(),
-                because: format!(
-                    "it lies inside `{}`, which the inside can write: name another with `--bwrap`",
-                    shown(&mount.destination)
-                ),
-            });
+        // The last mount around it decides: kli's configuration is read-only in a writable home.
+        let decides = plan.mounts.iter().rfind(|mount| place.starts_with(&mount.destination));
+        if let Some(mount) = decides.filter(|mount| mount.kind == Kind::Writable) {
+            return Err(mount.destination.clone());
         }
     }
     Ok(())

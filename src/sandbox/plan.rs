@@ -171,6 +171,13 @@ pub enum PlanError {
         /// The error's text.
         because: String,
     },
+    /// A denied path that is there nowhere and looks like a pattern.
+    #[error(
+        "`denyRead`: nothing is called `{}`, and `*` and `?` are no patterns here; name each path, or \
+         deny its directory",
+        printable(.0)
+    )]
+    Pattern(String),
     /// The launcher would be hidden by a mask.
     #[error(
         "the launcher `{}` lies inside the denied path `{}`: keep it elsewhere, or deny less",
@@ -297,6 +304,17 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
 fn masks(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Mount>, PlanError> {
     let mut masks = Vec::new();
     for denied in &facts.denied {
+        // A pattern hides nothing, and whoever wrote one believes that it does. A wish can stand for
+        // several places (`~`); a name that is there in one of them is a name.
+        let is_name = || {
+            facts
+                .denied
+                .iter()
+                .any(|it| it.wish == denied.wish && !matches!(it.found, Found::Absent))
+        };
+        if denied.wish.contains(['*', '?']) && !is_name() {
+            return Err(PlanError::Pattern(denied.wish.clone()));
+        }
         let spelled = shown(&denied.spelled);
         let (physical, kind) = match &denied.found {
             Found::Directory(physical) => (physical, Kind::MaskDirectory),

@@ -277,3 +277,17 @@ fn a_denial_on_the_command_line_that_would_name_nothing_is_refused() {
         assert_eq!(ok(&start("./~")), "ONE");
     });
 }
+
+#[test]
+fn a_pattern_that_would_hide_nothing_is_refused() {
+    for_both(|world| {
+        fs::write(world.workspace.join(".envrc"), "secret").unwrap();
+        world.spec(r#"{"denyRead":["./.en*"]}"#);
+        let output = world.inside("cat .envrc; touch effect");
+        has(&refused(&output), &["nothing is called `./.en*`", "no patterns", "name each path"]);
+        assert!(!world.workspace.join("effect").exists());
+        // Control: a file of that very name is hidden.
+        fs::write(world.workspace.join(".en*"), "secret").unwrap();
+        assert_eq!(ok(&world.inside("cat '.en*'; touch effect")), "");
+    });
+}

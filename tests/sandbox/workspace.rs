@@ -186,3 +186,24 @@ fn root_in_a_directory_of_another_user_is_told_so() {
         &["note: the workspace belongs to user 4242", "Permission denied"],
     );
 }
+
+#[test]
+fn a_specification_that_the_inside_could_rewrite_is_refused() {
+    for_both(|world| {
+        let inside = world
+            .file(world.workspace.join("sandbox.json").strip_prefix(&world.root).unwrap(), "{}");
+        let link = world.link("link.json", &inside);
+        for file in [&inside, &link] {
+            let output = world
+                .command(world.launcher())
+                .args(["run", "--spec"])
+                .arg(file)
+                .args(["--", "touch", "effect"])
+                .output();
+            has(&refused(&output.unwrap()), &["lies inside", "keep it elsewhere"]);
+        }
+        assert!(!world.workspace.join("effect").exists());
+        ok(&world.inside("touch effect"));
+        assert!(world.workspace.join("effect").exists(), "control: from outside it works");
+    });
+}
