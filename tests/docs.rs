@@ -98,22 +98,26 @@ fn console_blocks_print_what_they_say() {
                 (None, None) => panic!("{}: output before a command", block.file.display()),
             }
         }
-        for (command, wanted) in commands {
-            let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
-            let output = Command::new("bash")
-                .args(["-c", &format!("exec 2>&1; {command}")])
-                // A person tries this in the home, which the jail shows wherever it lies.
-                .current_dir(env.home())
-                .env_clear()
-                .env("HOME", env.home())
-                .env("PATH", path)
-                .env("LANG", "C.UTF-8")
-                .output()
-                .unwrap();
-            let got = String::from_utf8(output.stdout).unwrap();
-            // Remarks on standard error are not shown in the documents' JSON examples.
+        // One shell for the block, as a person has one: a `cd` holds for the lines after it.
+        let script: Vec<&str> = commands.iter().map(|(command, _)| command.as_str()).collect();
+        let script = format!("exec 2>&1\n{}\n", script.join("\nprintf '\\036'\n"));
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            // A person tries this in the home, which the jail shows wherever it lies.
+            .current_dir(env.home())
+            .env_clear()
+            .env("HOME", env.home())
+            .env("PATH", path)
+            .env("LANG", "C.UTF-8")
+            .output()
+            .unwrap();
+        let got = String::from_utf8(output.stdout).unwrap();
+        let got: Vec<&str> = got.split('\u{1e}').collect();
+        assert_eq!(got.len(), commands.len(), "{}: {got:?}", block.file.display());
+        for ((command, wanted), got) in commands.iter().zip(got) {
             assert!(
-                matches(&wanted, &got),
+                matches(wanted, got),
                 "{}: `{command}` printed\n{got}\nand not\n{wanted}",
                 block.file.display()
             );
