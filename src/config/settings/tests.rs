@@ -23,7 +23,7 @@ const FULL: &str = r#"{
       "kind": "anthropic",
       "baseUrl": "http://127.0.0.1:8080/",
       "keyEnv": "WORK_KEY",
-      "keyFile": "~/.keys/work",
+      "keyFile": "~/.keys/team",
       "headers": { "x-team": "tools" },
     },
     "replay": { "file": "/srv/turns.jsonl" }, /* no key, no network */
@@ -58,7 +58,7 @@ fn every_key_is_read_and_knows_its_layer() {
         Provider::Anthropic {
             base_url: "http://127.0.0.1:8080".into(),
             key_env: Some("WORK_KEY".into()),
-            key_file: Some("~/.keys/work".into()),
+            key_file: Some("~/.keys/team".into()),
             headers: BTreeMap::from([("x-team".into(), "tools".into())]),
         }
     );

@@ -198,8 +198,8 @@ fn owner_and_mode_are_kept_and_a_new_file_follows_the_umask() {
     assert_eq!(mode(&new), mode(&base.join("control")));
 }
 
-/// Runs one of the tests below alone in a child, as an ordinary user when this process is root, with
-/// a limit on the size of files when there is one.
+/// Runs a test alone in a child, as an ordinary user when this process is root. The child finds
+/// [`inner`] and does its half.
 fn as_ordinary_user(name: &str, place: &Path) {
     // A copy: the build directory may lie where another user cannot look.
     let copy =
@@ -207,7 +207,7 @@ fn as_ordinary_user(name: &str, place: &Path) {
     let program = copy.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let mut command = Command::new(program);
-    command.args(["--exact", name, "--ignored", "--nocapture"]).env("KLI_TEST_PLACE", place);
+    command.args(["--exact", name, "--nocapture"]).env("KLI_TEST_PLACE", place);
     if rustix::process::geteuid().is_root() {
         command.uid(54321).gid(54321);
         for path in [place.to_owned()]
@@ -223,20 +223,26 @@ fn as_ordinary_user(name: &str, place: &Path) {
     assert!(text.contains("1 passed"), "{text}");
 }
 
+/// The place that a child works in; nothing in the process that runs all tests.
+fn inner() -> Option<PathBuf> {
+    std::env::var_os("KLI_TEST_PLACE").map(PathBuf::from)
+}
+
 #[test]
 fn a_read_only_file_is_refused_and_stands() {
+    if let Some(place) = inner() {
+        return inner_read_only_file(&place);
+    }
     let (_place, base) = place();
     fs::write(base.join("f"), "old").unwrap();
     fs::set_permissions(base.join("f"), fs::Permissions::from_mode(0o444)).unwrap();
-    as_ordinary_user("host::files::tests::inner_read_only_file", &base);
+    as_ordinary_user("host::files::tests::a_read_only_file_is_refused_and_stands", &base);
     assert_eq!(fs::read(base.join("f")).unwrap(), b"new", "control: after chmod it was written");
     assert_eq!(names(&base), ["f"]);
 }
 
-#[test]
-#[ignore = "run by a_read_only_file_is_refused_and_stands"]
-fn inner_read_only_file() {
-    let target = PathBuf::from(std::env::var_os("KLI_TEST_PLACE").unwrap()).join("f");
+fn inner_read_only_file(place: &Path) {
+    let target = place.join("f");
     let before = unchanged(&target);
     let error = replace(&grant(&target), &target, b"new", before).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EACCES));
@@ -247,20 +253,24 @@ fn inner_read_only_file() {
 
 #[test]
 fn where_the_directory_takes_no_file_a_writable_file_is_written_in_place() {
+    if let Some(place) = inner() {
+        return inner_in_place(&place);
+    }
     let (_place, base) = place();
     fs::create_dir(base.join("d")).unwrap();
     fs::write(base.join("d/f"), "old and long").unwrap();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(base.join("d/f"), Some(54321), Some(54321)).unwrap();
     }
-    as_ordinary_user("host::files::tests::inner_in_place", &base);
+    as_ordinary_user(
+        "host::files::tests::where_the_directory_takes_no_file_a_writable_file_is_written_in_place",
+        &base,
+    );
     assert_eq!(fs::read(base.join("d/f")).unwrap(), b"new");
 }
 
-#[test]
-#[ignore = "run by where_the_directory_takes_no_file_a_writable_file_is_written_in_place"]
-fn inner_in_place() {
-    let directory = PathBuf::from(std::env::var_os("KLI_TEST_PLACE").unwrap()).join("d");
+fn inner_in_place(place: &Path) {
+    let directory = place.join("d");
     let (target, new) = (directory.join("f"), directory.join("g"));
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o555)).unwrap();
     let error = replace(&grant(&new), &new, b"x", Expected::Absent).unwrap_err();
@@ -277,18 +287,22 @@ fn inner_in_place() {
 
 #[test]
 fn when_the_content_does_not_fit_the_old_file_stands_and_nothing_is_left() {
+    if let Some(place) = inner() {
+        return inner_does_not_fit(&place);
+    }
     let (_place, base) = place();
     fs::write(base.join("f"), "old").unwrap();
-    as_ordinary_user("host::files::tests::inner_does_not_fit", &base);
+    as_ordinary_user(
+        "host::files::tests::when_the_content_does_not_fit_the_old_file_stands_and_nothing_is_left",
+        &base,
+    );
     assert_eq!(fs::read(base.join("f")).unwrap(), b"fits");
     assert_eq!(names(&base), ["f"]);
 }
 
-#[test]
-#[ignore = "run by when_the_content_does_not_fit_the_old_file_stands_and_nothing_is_left"]
-fn inner_does_not_fit() {
+fn inner_does_not_fit(place: &Path) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    let base = PathBuf::from(std::env::var_os("KLI_TEST_PLACE").unwrap());
+    let base = place;
     // A file-size limit stops a write in its middle as a full disk does (EFBIG for ENOSPC); the
     // signal that comes with it is ignored, so that the write returns.
     setrlimit(Resource::Fsize, Rlimit { current: Some(100_000), maximum: Some(100_000) }).unwrap();
@@ -301,7 +315,7 @@ fn inner_does_not_fit() {
     let new = base.join("a/b/new");
     let error = replace(&grant(&new), &new, &big, Expected::Absent).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EFBIG));
-    assert_eq!(names(&base), ["f"], "neither a temporary file nor made parents are left");
+    assert_eq!(names(base), ["f"], "neither a temporary file nor made parents are left");
     replace(&grant(&target), &target, b"fits", unchanged(&target)).unwrap();
 }
 

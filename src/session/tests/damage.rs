@@ -105,27 +105,25 @@ fn a_file_that_a_repair_was_killed_over_is_repaired_again() {
     assert_eq!(fs::read(damaged_path(&path)).unwrap(), b"junk\n");
 }
 
-/// Runs one ignored test of this binary in another process, through a shell line.
+/// Runs one test of this binary in another process, through a shell line; there it finds
+/// [`state_of_parent`] and does its half.
 fn other_process(shell: &str, test: &str, state: &Path) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])
         .arg(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env("KLI_TEST_STATE", state)
         .stdin(Stdio::null());
     command
 }
 
-fn state_of_parent() -> PathBuf {
-    std::env::var_os("KLI_TEST_STATE").expect("only another test starts this one").into()
+fn state_of_parent() -> Option<PathBuf> {
+    std::env::var_os("KLI_TEST_STATE").map(PathBuf::from)
 }
 
-#[test]
-#[ignore = "a_killed_process_leaves_a_session_that_opens starts it"]
-fn appends_until_it_is_killed() {
-    let state = state_of_parent();
-    let mut log = Store::new(&state).create(Path::new(WS)).unwrap();
+fn appends_until_it_is_killed(state: &Path) {
+    let mut log = Store::new(state).create(Path::new(WS)).unwrap();
     for count in 0.. {
         say(&mut log, &format!("{count} {}", "x".repeat(3000)));
         // The effect comes after the entry.
@@ -135,9 +133,12 @@ fn appends_until_it_is_killed() {
 
 #[test]
 fn a_killed_process_leaves_a_session_that_opens() {
+    if let Some(state) = state_of_parent() {
+        return appends_until_it_is_killed(&state);
+    }
     let room = room();
     fs::create_dir_all(&room.state).unwrap();
-    let test = "session::tests::damage::appends_until_it_is_killed";
+    let test = "session::tests::damage::a_killed_process_leaves_a_session_that_opens";
     let mut child = other_process("", test, &room.state).stdout(Stdio::null()).spawn().unwrap();
     let effect = room.state.join("effect");
     let enough = || fs::read_to_string(&effect).is_ok_and(|n| n.parse().unwrap_or(0) > 20);
@@ -158,11 +159,8 @@ fn a_killed_process_leaves_a_session_that_opens() {
     assert_eq!(room.open().messages.len(), count + 1);
 }
 
-#[test]
-#[ignore = "a_full_disk_is_an_error_and_leaves_whole_lines starts it"]
-fn appends_until_nothing_fits() {
-    let state = state_of_parent();
-    let store = Store::new(&state);
+fn appends_until_nothing_fits(state: &Path) {
+    let store = Store::new(state);
     let mut log = store.create(Path::new(WS)).unwrap();
     let message = Message::user("x".repeat(700));
     let mut count = 0;
@@ -184,10 +182,13 @@ fn appends_until_nothing_fits() {
 
 #[test]
 fn a_full_disk_is_an_error_and_leaves_whole_lines() {
+    if let Some(state) = state_of_parent() {
+        return appends_until_nothing_fits(&state);
+    }
     let room = room();
     fs::create_dir_all(&room.state).unwrap();
     // A limit on the size of files writes a part and then refuses, as a full disk does.
-    let test = "session::tests::damage::appends_until_nothing_fits";
+    let test = "session::tests::damage::a_full_disk_is_an_error_and_leaves_whole_lines";
     let output = other_process("trap '' XFSZ; ulimit -f 9;", test, &room.state).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
