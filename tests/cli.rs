@@ -12,9 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
+
 use crate::{
     fake_model::{Answer, FakeModel, message, text, tool_use},
     harness::{Env, Ran, processes_with, wait_for},
+    jail::kill,
 };
 
 fn model(words: &str) -> FakeModel {
@@ -302,7 +305,7 @@ fn a_model_cannot_drive_the_terminal() {
 
 #[test]
 fn a_signal_while_the_prompt_is_read_ends_the_run_with_its_result() {
-    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
         let env = Env::new().var("ANTHROPIC_API_KEY", "not-used");
         let line = ["-p", "-", "--output-format", "json"];
         let mut child = env.command(&line).stdin(Stdio::piped()).spawn().unwrap();
@@ -317,7 +320,7 @@ fn a_signal_while_the_prompt_is_read_ends_the_run_with_its_result() {
             status.lines().find_map(catches)
         });
         let start = Instant::now();
-        kill(signal, child.id());
+        kill(i32::try_from(child.id()).unwrap(), signal);
         let ran = Ran::from(child.wait_with_output().unwrap());
         ran.exits(code);
         assert_eq!(ran.json()["outcome"], "interrupted");
@@ -325,11 +328,6 @@ fn a_signal_while_the_prompt_is_read_ends_the_run_with_its_result() {
         assert!(env.sessions().is_empty());
         drop(held);
     }
-}
-
-fn kill(signal: &str, pid: u32) {
-    let sent = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status();
-    assert!(sent.unwrap().success());
 }
 
 #[test]
@@ -353,7 +351,7 @@ fn a_hang_up_that_was_ignored_from_the_start_stays_ignored() {
         }
         let child = command.spawn().unwrap();
         wait_for("the tool", || processes_with(&format!("sleep\0{mark}")).first().copied());
-        kill("HUP", child.id());
+        kill(i32::try_from(child.id()).unwrap(), Signal::HUP);
         Ran::from(child.wait_with_output().unwrap()).exits(code);
     }
 }

@@ -9,9 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Ran, processes_with, wait_for};
+use crate::{
+    harness::{Ran, processes_with, wait_for},
+    jail::kill,
+};
 
 /// A directory with kli in it and something that calls itself the launcher.
 struct Install {
@@ -109,7 +113,9 @@ fn a_launcher_that_cannot_confine_is_said_and_nothing_is_judged() {
 
 #[test]
 fn an_interrupted_demo_leaves_neither_files_nor_processes() {
-    for (signal, code, nth) in [("INT", 130, 1), ("TERM", 143, 2), ("HUP", 143, 3)] {
+    for (signal, code, nth) in
+        [(Signal::INT, 130, 1), (Signal::TERM, 143, 2), (Signal::HUP, 143, 3)]
+    {
         let mark = format!("6{nth}.{}", std::process::id());
         let install = Install::new(&format!("sleep {mark}\n"));
         let child = install.command().spawn().unwrap();
@@ -118,9 +124,7 @@ fn an_interrupted_demo_leaves_neither_files_nor_processes() {
         let scratch = install.scratch().unwrap();
         assert!(scratch.exists(), "control");
         let start = Instant::now();
-        let sent =
-            Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        kill(i32::try_from(child.id()).unwrap(), signal);
         let ran = Ran::from(child.wait_with_output().unwrap());
         ran.exits(code).says("interrupted");
         assert_eq!(ran.out, "");
