@@ -569,7 +569,7 @@ fn a_closed_network_is_said_at_once_with_the_option() {
     };
     let start = Instant::now();
     let closed = run(false);
-    closed.exits(4).says("network = true");
+    closed.exits(4).says("set `network` to true");
     assert_eq!(closed.json()["error"]["kind"], "network");
     assert!(!closed.err.contains("retry"), "{closed:?}");
     assert!(start.elapsed() < Duration::from_secs(5));

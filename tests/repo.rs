@@ -181,6 +181,20 @@ fn generated_documents_are_current() {
 }
 
 #[test]
+fn a_key_of_the_specification_has_one_name_in_rust_nix_and_the_documents() {
+    let keys: BTreeSet<&str> =
+        kli::sandbox::spec::KEYS.into_iter().filter(|key| *key != "version").collect();
+    let nix = fs::read_to_string(root().join("nix/spec.nix")).unwrap();
+    let list = nix.split_once("keys = [").unwrap().1.split_once(']').unwrap().0;
+    assert_eq!(list.split('"').skip(1).step_by(2).collect::<BTreeSet<_>>(), keys);
+    // That the options are these keys is an evaluation test of the Nix side.
+    let text = fs::read_to_string(root().join("docs/confinement.md")).unwrap();
+    for key in keys {
+        assert!(text.contains(&format!("\n| `{key}` |")), "docs/confinement.md has no row `{key}`");
+    }
+}
+
+#[test]
 fn the_change_log_has_an_unreleased_part() {
     let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(text.contains("## Unreleased"));

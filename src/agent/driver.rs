@@ -219,17 +219,17 @@ impl Agent {
         ongoing: &mut Ongoing,
         events: &UnboundedSender<Event>,
     ) -> bool {
-        let mut inputs = vec![input];
+        let mut next = Some(input);
         let mut done = false;
+        let mut lost: Option<String> = None;
         if !std::mem::replace(&mut self.declared, true) {
             // The very value that the bench checks calls against, written down first.
             let report = Report::new(&self.bench.subject, self.parts.confinement);
             if let Performed::Failed(message) = self.append(Record::Authority(&report)) {
-                inputs.insert(0, Input::Stop(Why::Journal(message)));
+                lost = Some(message);
             }
         }
-        while let Some(input) = inputs.pop() {
-            let mut lost: Option<String> = None;
+        while let Some(input) = next.take() {
             for action in self.turn.step(input) {
                 // Once something could not be recorded, nothing takes effect any more.
                 let harmless =
@@ -243,9 +243,9 @@ impl Agent {
                     Performed::Failed(message) => lost = Some(message),
                 }
             }
-            match lost {
+            match lost.take() {
                 Some(message) if done => emit(events, Event::Notice(message)),
-                Some(message) => inputs.push(Input::Stop(Why::Journal(message))),
+                Some(message) => next = Some(Input::Stop(Why::Journal(message))),
                 None => {}
             }
         }
@@ -299,7 +299,9 @@ impl Agent {
                 summary.duration = ongoing.started.elapsed();
                 ongoing.deadline = None;
                 // The end mark is for people; a session without it opens just the same.
-                if let Performed::Failed(error) = self.append(Record::End(&summary)) {
+                if let Performed::Failed(error) = self.append(Record::End(&summary))
+                    && summary.fault.as_ref().is_none_or(|fault| fault.message != error)
+                {
                     emit(events, Event::Notice(error));
                 }
                 emit(events, Event::Done(summary));
@@ -375,5 +377,105 @@ async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
     match work {
         Some(work) => work.as_mut().map(|()| ()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::{
+        agent::{Outcome, Summary},
+        host::Host,
+        model::catalogue::{self, Kind, Options},
+        tool::{BashOptions, State},
+    };
+
+    /// Refuses the appends of these numbers, and remembers the kinds of the others.
+    struct Faulty {
+        refused: &'static [usize],
+        asked: usize,
+        kept: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Journal for Faulty {
+        fn append(&mut self, record: Record<'_>) -> Result<(), String> {
+            let number = self.asked;
+            self.asked += 1;
+            if self.refused.contains(&number) {
+                return Err("no space".to_owned());
+            }
+            self.kept.lock().unwrap().push(match record {
+                Record::Authority(_) => "authority",
+                Record::Message(_) => "message",
+                Record::End(_) => "end",
+                _ => "other",
+            });
+            Ok(())
+        }
+
+        fn sync(&mut self) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
+        let kind = Kind::Replay { recording: "{\"text\": \"said\"}".to_owned() };
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let parts = Parts {
+            model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
+            tools: Vec::new(),
+            subject: Arc::new(Subject::new([])),
+            confinement: Confinement::Unknown,
+            context: Arc::new(Context {
+                host: Host::default(),
+                workspace: "/".into(),
+                home: None,
+                state: State::default(),
+                bash: BashOptions {
+                    shell: "bash".into(),
+                    timeout: 1,
+                    max_timeout: 1,
+                    withheld: Vec::new(),
+                },
+            }),
+            system: String::new(),
+            history: Vec::new(),
+            budgets: Budgets::default(),
+            retry: Retry::default(),
+            journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (ops, inbox) = mpsc::unbounded_channel();
+        let (outbox, mut events) = mpsc::unbounded_channel();
+        ops.send(Op::Submit("hi".to_owned())).unwrap();
+        drop(ops);
+        runtime.block_on(Agent::new(parts).run(inbox, outbox));
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let notices = told.iter().filter(|event| matches!(event, Event::Notice(_))).count();
+        assert_eq!(notices, 0, "what ended the run is said once, in its summary");
+        let summary = told
+            .into_iter()
+            .find_map(|event| if let Event::Done(summary) = event { Some(*summary) } else { None });
+        let kept = kept.lock().unwrap().clone();
+        (summary.unwrap(), kept)
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_not_done() {
+        let (summary, kept) = run(&[]);
+        assert_eq!((summary.outcome, summary.text.as_str()), (Outcome::Ok, "said"), "control");
+        assert_eq!(kept, ["authority", "message", "message", "end"]);
+        // What the run may do, and the prompt: neither is gone past.
+        for (refused, left) in
+            [(&[0][..], &["end"][..]), (&[1], &["authority", "end"]), (&[0, 1], &[])]
+        {
+            let (summary, kept) = run(refused);
+            assert_eq!((summary.outcome, summary.exit), (Outcome::Error, 1));
+            assert_eq!(summary.text, "");
+            assert_eq!(summary.fault.unwrap().message, "no space");
+            assert_eq!(kept, left);
+        }
     }
 }

@@ -218,11 +218,6 @@ impl Atom {
         }
     }
 
-    /// Says whether this is an atom of an MCP server.
-    pub fn is_mcp(&self) -> bool {
-        matches!(self, Self::McpAll | Self::McpServer(_) | Self::McpTool(..))
-    }
-
     /// Says what a constraint on this atom may compare; `None` when it takes none.
     pub fn constrained_by(&self) -> Option<&'static str> {
         let name = self.to_string();

@@ -63,11 +63,6 @@ impl Authority {
         Self { allowed: Allowed::Listed(map), excluded: BTreeSet::new() }.normal()
     }
 
-    /// Says whether everything is allowed.
-    pub fn is_universal(&self) -> bool {
-        self.allowed == Allowed::Everything && self.excluded.is_empty()
-    }
-
     /// Says whether nothing is allowed.
     pub fn is_none(&self) -> bool {
         matches!(&self.allowed, Allowed::Listed(map) if map.is_empty())

@@ -126,7 +126,7 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
     {
         fault
             .message
-            .push_str("; the sandbox has no network: set `network = true`, or use a model inside");
+            .push_str("; the sandbox has no network: set `network` to true in its specification");
     }
     show(run, &summary, &names);
     Ok(summary.exit)

@@ -1,7 +1,5 @@
 //! The session of a run: found or begun, and written through the agent's journal.
 
-use std::path::Path;
-
 use crate::{
     agent::{Journal, Outcome, Record},
     message::Message,
@@ -101,20 +99,19 @@ impl Journal for SessionJournal {
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
             },
         };
-        self.log.append(&entry).map_err(|error| say(&self.log, &error))
+        self.log.append(&entry).map_err(|error| say(&error))
     }
 
     fn sync(&mut self) -> Result<(), String> {
-        self.log.sync().map_err(|error| say(&self.log, &error))
+        self.log.sync().map_err(|error| say(&error))
     }
 }
 
-fn say(log: &Log, error: &crate::session::SessionError) -> String {
-    let path: &Path = log.path();
+/// The error names the file; what is added is what it means for the run, and the repair.
+fn say(error: &crate::session::SessionError) -> String {
     format!(
-        "{error}; the run stops, as what cannot be recorded is not done (`{}`): mend that, or use \
-         `--no-session`",
-        path.display()
+        "{error}; the run stops, as what cannot be recorded is not done: mend that, or use \
+         `--no-session`"
     )
 }
 

@@ -198,14 +198,14 @@ fn a_denied_path_around_the_workspace_is_refused_with_a_sentence() {
 fn a_home_that_is_a_symbolic_link_is_covered() {
     for_both(|world| {
         world.file("data/me/.aws/credentials", "SECRET");
-        world.dir("data/me/work");
+        world.dir("data/me/project");
         world.link("linked", "data/me");
         world.spec(r#"{"denyRead":["~/.aws"],"writablePaths":["~/.cache/kli"]}"#);
         let script = "cat ~/.aws/credentials ../.aws/credentials; touch ~/.cache/kli/made";
         let tried = world
             .run_with(&[], &["sh", "-c", script])
             .env("HOME", world.root.join("linked"))
-            .current_dir(world.root.join("linked/work"))
+            .current_dir(world.root.join("linked/project"))
             .output()
             .unwrap();
         assert_eq!(out(&tried), "");

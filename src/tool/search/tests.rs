@@ -193,7 +193,7 @@ fn copies_in_other_working_trees_are_skipped_and_submodules_are_not() {
     let place = Place::new(&[
         ("a.txt", "needle\n"),
         (".git/config", "needle\n"),
-        (".github/workflows/ci.yml", "needle\n"),
+        (".github/ci.yml", "needle\n"),
         (".kli/worktrees/one/a.txt", "needle\n"),
         ("trees/two/a.txt", "needle\n"),
         ("trees/two/.git", "gitdir: /x/.git/worktrees/two\n"),
@@ -205,7 +205,7 @@ fn copies_in_other_working_trees_are_skipped_and_submodules_are_not() {
     assert_eq!(
         names,
         [
-            ".github/workflows/ci.yml",
+            ".github/ci.yml",
             "a.txt",
             "module/a.txt",
             "[other working trees skipped (.kli/worktrees, trees/two)]"
