@@ -21,6 +21,7 @@ use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::prepare::{self, PrepareError};
 use super::spec::Spec;
 use super::supervise::{Pipes, supervise};
+use super::terminal::Saved;
 use super::{INNER, diagnose, sys};
 
 /// Why nothing was started.
@@ -209,6 +210,7 @@ pub fn run(
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
+    let terminal = Saved::now();
     let child = command.spawn().map_err(|error| match error.raw_os_error() {
         Some(sys::NO_PROC) => {
             let words = "Can't mount proc for its monitor".to_owned();
@@ -224,7 +226,9 @@ pub fn run(
     drop(command);
     drop((marker, status_theirs, errors, arguments));
     let pipes = Pipes { status, signals };
-    let outcome = supervise(&child, &pipes).map_err(step("the jail cannot be watched"))?;
+    let outcome = supervise(&child, &pipes);
+    terminal.put_back();
+    let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     if let Some(input) = input {
         // For whoever reads on. Nobody is left to tell when this fails.
         drop(namespace::copy_offset(io::stdin(), &input));

@@ -18,6 +18,7 @@ mod namespace;
 mod prepare;
 mod supervise;
 mod sys;
+mod terminal;
 
 /// Where the inside finds what it may know about its own confinement. kli takes the file's
 /// presence as the sign that it is confined.

@@ -138,6 +138,12 @@ pub(super) fn default_dispositions() {
     }
 }
 
+/// Lets this process write to a terminal and set its modes from the background.
+pub(super) fn ignore_background_writes() {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) };
+}
+
 /// Sends `signal` to a process (positive) or a process group (negative).
 pub(super) fn kill(pid: i32, signal: i32) {
     // SAFETY: no memory is involved. A target that is gone already is what was wanted.

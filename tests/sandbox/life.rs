@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::jail::{World, children, err, for_both, has, kill, ok, processes, wait_for};
+use crate::jail::{World, children, err, for_both, has, kill, ok, out, processes, wait_for};
 
 /// A number that makes a `sleep` findable.
 fn token() -> String {
@@ -298,6 +298,36 @@ fn the_inside_cannot_push_input_into_the_terminal() {
         );
         let output = world.command("script").args(["-qec", &start, "/dev/null"]).output().unwrap();
         has(&ok(&output), &["refused: "]);
+    });
+}
+
+#[test]
+fn the_terminal_is_as_before_when_the_inside_is_killed_in_raw_mode() {
+    for_both(|world| {
+        // Raw, without echo, non-blocking, and killed before it can undo any of it.
+        let mess = r#"stty raw -echo; perl -MFcntl -e "fcntl(STDIN, F_SETFL, fcntl(STDIN, F_GETFL, 0) | O_NONBLOCK)"; kill -9 $$"#;
+        let state = r#"stty -g; perl -MFcntl -e "print fcntl(STDIN, F_GETFL, 0) & O_NONBLOCK ? q(nonblocking) : q(blocking), qq(\n)""#;
+        let jailed = format!(
+            "'{}' run --spec '{}' -- sh -c '{mess}'",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        let around = |middle: &str| {
+            // What is printed while the modes are raw has no carriage returns; only the words count.
+            let line = format!("{state}; {middle}; echo code $?; {state}");
+            let output =
+                world.command("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+            let words = out(&output).replace("Killed", "");
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(words.len(), 6, "{words:?} {}", err(&output));
+            words
+        };
+        let plain = around(&format!("sh -c '{mess}'"));
+        assert_eq!(plain[3], "137", "control");
+        assert!(plain[0] != plain[4] && plain[5] == "nonblocking", "control: {plain:?}");
+        let jailed = around(&jailed);
+        assert_eq!(jailed[3], "137");
+        assert_eq!((&jailed[0], &jailed[1]), (&jailed[4], &jailed[5]));
     });
 }
 
