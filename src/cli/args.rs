@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 /// kli's command line.
 #[derive(Debug, Parser)]
@@ -50,9 +51,13 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
 
-    /// Ask this model
+    /// Ask this model, or the one of this alias
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
+
+    /// Set an option of the model, for example temperature=0
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) model_option: Vec<String>,
 
     /// Go on with the latest session of this directory
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "no_session"])]
@@ -94,6 +99,18 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<String>,
 
+    /// Trust the project's settings for this run as if `kli trust` had been said
+    #[arg(long)]
+    pub(crate) trust_project: bool,
+
+    /// Print where the time went to standard error
+    #[arg(long)]
+    pub(crate) timings: bool,
+
+    /// Write the events of the run to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+
     /// Use this file instead of kli's own system prompt
     #[arg(long, value_name = "FILE")]
     pub(crate) system_prompt_file: Option<PathBuf>,
@@ -111,11 +128,23 @@ pub(crate) enum OutputFormat {
     Text,
     /// One JSON object, whatever happens
     Json,
+    /// One JSON object a line as things happen, the last of type `result`
+    StreamJson,
 }
 
 /// What else kli can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Look at the keys of providers, keep one, or forget it
+    Auth {
+        #[command(subcommand)]
+        command: AuthCommand,
+    },
+    /// Print the completions of a shell
+    Completion {
+        /// The shell
+        shell: Shell,
+    },
     /// Look at the settings
     Config {
         #[command(subcommand)]
@@ -123,13 +152,69 @@ pub(crate) enum Command {
     },
     /// Run a whole confined session with a recorded model: no key, no network
     Demo,
+    /// Say everything that could stop a run, with the repair, and what stays risky
+    Doctor {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write man pages, completions, schemas and the reference into a directory
+    #[command(hide = true)]
+    Generate {
+        /// The directory; it is created
+        directory: PathBuf,
+    },
+    /// Look at the sessions of this directory
+    Sessions {
+        #[command(subcommand)]
+        command: SessionsCommand,
+    },
+    /// Trust what a project's own settings activate, until one of those files changes
+    Trust {
+        /// Print what is trusted
+        #[arg(long, conflicts_with_all = ["revoke", "directory"])]
+        list: bool,
+        /// Trust it no more
+        #[arg(long)]
+        revoke: bool,
+        /// The project; the one around the current directory by default
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
     /// Print the version
     Version,
+}
+
+/// What to do with the keys of providers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthCommand {
+    /// Print for each provider where its key would come from; never the key
+    Status {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep a key, read from standard input, in a file for you alone
+    Set {
+        /// The provider
+        provider: String,
+    },
+    /// Remove a key that was kept
+    Forget {
+        /// The provider
+        provider: String,
+    },
 }
 
 /// What to do with the settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
+    /// Print every value with the layer it came from
+    Show {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Check the settings, or a file, and print what is wrong with it
     Check {
         /// The file; the settings of this run by default
@@ -137,6 +222,52 @@ pub(crate) enum ConfigCommand {
     },
     /// Print where the user's settings file is, or would be
     Path,
+    /// Print the JSON schema of a settings file
+    Schema,
+}
+
+/// What to do with sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// Print the sessions of this directory, the latest first
+    List {
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+        /// Print those of every directory
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print what was said and done in a session
+    Show {
+        /// The session's identifier, or the start of one
+        id: String,
+    },
+    /// Print a session whole
+    Export {
+        /// The session's identifier, or the start of one
+        id: String,
+        /// How
+        #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+        format: ExportFormat,
+    },
+    /// Make a copy to go on with, and print its identifier
+    Fork {
+        /// The session's identifier, or the start of one
+        id: String,
+    },
+    /// Print where the sessions of this directory are, or would be
+    Path,
+}
+
+/// How a session is exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Text to read
+    #[default]
+    Markdown,
+    /// One JSON object
+    Json,
 }
 
 #[cfg(test)]

@@ -12,30 +12,24 @@ use crate::{
         Agent, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt, turn::Retry,
     },
     authority::{BUILT_IN, Confinement},
-    config::{ModelName, Provider, Settings},
+    config::Settings,
     host::{
         self, Host,
         confinement::{self, Signs},
-    },
-    model::{
-        Model,
-        catalogue::{self, Kind, OpenError, Options, Secret},
     },
     tool::{self, BashOptions, Context},
 };
 
 use super::{
     args::{OutputFormat, RunArguments},
-    demo,
     error::CliError,
     journal, print,
+    provider::open_model,
     setup::{Setup, read_small},
     signals::{self, Signals},
     terminal,
 };
 
-/// The model of a run that names none.
-const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 /// The largest file of a system prompt, in bytes.
 const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 /// Seconds that a command may take when neither the call nor the settings say.
@@ -135,7 +129,7 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
 fn show(run: &RunArguments, summary: &Summary, names: &print::Names) {
     match run.output_format {
         OutputFormat::Text => print::text(summary),
-        OutputFormat::Json => print::json(summary, names),
+        OutputFormat::Json | OutputFormat::StreamJson => print::json(summary, names),
     }
 }
 
@@ -176,7 +170,8 @@ async fn pass_on(mut signals: Signals, ops: UnboundedSender<Op>) -> u8 {
 
 /// A single word that is nearly a command is a slip, not a prompt.
 fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
-    let commands = ["config", "demo", "help", "version"];
+    let commands =
+        ["auth", "completion", "config", "demo", "doctor", "help", "sessions", "trust", "version"];
     let Some(word) = run.prompt.as_deref().filter(|word| !word.contains(char::is_whitespace))
     else {
         return Ok(());
@@ -314,101 +309,4 @@ fn system_file(workspace: &Path, file: &Path) -> Result<String, CliError> {
         .ok_or_else(|| CliError::config(format!("there is no file `{}`", file.display())))?;
     String::from_utf8(bytes)
         .map_err(|_| CliError::config(format!("`{}` is not UTF-8", file.display())))
-}
-
-fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
-    let name = match setup.settings.model.get() {
-        Some(name) => name.clone(),
-        None => DEFAULT_MODEL
-            .parse::<ModelName>()
-            .map_err(|error| CliError::internal(error.to_string()))?,
-    };
-    let provider = setup
-        .settings
-        .provider(&name.provider)
-        .map_err(|error| CliError::config(error.to_string()))?;
-    let mut hint = None;
-    let options = match provider {
-        Provider::Anthropic { base_url, key_env, key_file, headers } => {
-            hint = Some(match &key_env {
-                Some(variable) => format!(
-                    "set the variable `{variable}`, or name a file in `providers.{}.keyFile`",
-                    name.provider
-                ),
-                None => {
-                    format!("set `providers.{0}.keyEnv` or `providers.{0}.keyFile`", name.provider)
-                }
-            });
-            let named = setup
-                .settings
-                .providers
-                .get(&name.provider)
-                .and_then(|provider| provider.key_env.get().cloned());
-            let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
-            options.base_url = Some(base_url);
-            options.key = key(setup, key_env.as_deref(), key_file.as_deref())?;
-            // Whoever names a variable means the provider to get a key: without one the prompt would
-            // go out for nothing.
-            if let (None, Some(variable)) = (&options.key, named) {
-                return Err(CliError::auth(format!(
-                    "the variable `{variable}`, which holds the key of provider `{}`, is not set",
-                    options.provider
-                ))
-                .hint("set it, or take `keyEnv` out if the server needs no key"));
-            }
-            options.headers =
-                headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
-            options
-        }
-        Provider::Replay { file } => {
-            let recording = match file {
-                Some(file) => read_recording(&setup.spelled(&file)?)?,
-                None => demo::recording(&name.model).ok_or_else(|| {
-                    CliError::config(format!("there is no built-in recording `{}`", name.model))
-                        .hint("name a file in `providers.replay.file`, or use `replay/demo`")
-                })?,
-            };
-            Options::new(Kind::Replay { recording }, name.provider, name.model)
-        }
-    };
-    catalogue::open(&options).map_err(|error| match &error {
-        OpenError::MissingKey { .. } | OpenError::Key { .. } => {
-            let fault = CliError::auth(error.to_string());
-            match hint {
-                Some(hint) => fault.hint(hint),
-                None => fault,
-            }
-        }
-        _ => CliError::config(error.to_string()),
-    })
-}
-
-/// Returns a provider's key: the variable first, then the file.
-fn key(
-    setup: &Setup,
-    variable: Option<&str>,
-    file: Option<&str>,
-) -> Result<Option<Secret>, CliError> {
-    if let Some(value) = variable.and_then(|variable| setup.environment.var(variable)) {
-        return Ok(Some(Secret::new(value)));
-    }
-    let Some(file) = file else { return Ok(None) };
-    let file = setup.spelled(file)?;
-    let missing = |what: &str| {
-        CliError::auth(format!("the key file `{}` {what}", file.display()))
-            .hint("write the key into it, readable by you alone (chmod 600)")
-    };
-    let bytes = read_small(&file, 64 * 1024)?.ok_or_else(|| missing("is not there"))?;
-    let text = String::from_utf8(bytes).map_err(|_| missing("is not text"))?;
-    if text.trim().is_empty() {
-        return Err(missing("is empty"));
-    }
-    Ok(Some(Secret::new(&text)))
-}
-
-fn read_recording(file: &Path) -> Result<String, CliError> {
-    let bytes = read_small(file, 64 * 1024 * 1024)?
-        .ok_or_else(|| CliError::config(format!("there is no recording `{}`", file.display())))?;
-    String::from_utf8(bytes)
-        .map_err(|_| CliError::config(format!("the recording `{}` is not UTF-8", file.display())))
 }

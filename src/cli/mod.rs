@@ -2,14 +2,23 @@
 //! Only this folder sees all the others.
 
 mod args;
+mod auth;
+mod completion;
+mod config;
+mod credentials;
 mod demo;
+mod doctor;
 mod error;
+mod generate;
 mod headless;
 mod journal;
 mod print;
+mod provider;
+mod sessions;
 mod setup;
 mod signals;
 mod terminal;
+mod trust;
 
 use std::{
     ffi::OsString,
@@ -21,14 +30,13 @@ use clap::{Parser as _, error::ErrorKind};
 
 use crate::{
     authority::Report,
-    config::Layer,
     host::{
         confinement::{self, Signs},
-        environment, process,
+        process,
     },
 };
 
-use args::{Arguments, Command, ConfigCommand, OutputFormat, RunArguments};
+use args::{Arguments, Command, OutputFormat, RunArguments};
 use error::{CliError, FAILED, INTERNAL, USAGE};
 use setup::Setup;
 
@@ -99,8 +107,16 @@ fn run(arguments: Arguments) -> u8 {
             terminal::out(&format!("kli {}\n", env!("CARGO_PKG_VERSION")));
             Ok(0)
         }
+        Some(Command::Auth { command }) => auth::run(&command),
+        Some(Command::Completion { shell }) => completion::run(shell),
+        Some(Command::Config { command }) => config::run(&command),
         Some(Command::Demo) => demo::run(),
-        Some(Command::Config { command }) => config(command),
+        Some(Command::Doctor { json }) => doctor::run(json),
+        Some(Command::Generate { directory }) => generate::run(&directory),
+        Some(Command::Sessions { command }) => sessions::run(&command),
+        Some(Command::Trust { list, revoke, directory }) => {
+            trust::run(list, revoke, directory.as_deref())
+        }
         None if arguments.run.print_authority => print_authority(&arguments.run),
         None => headless::run(&arguments.run),
     };
@@ -138,47 +154,6 @@ fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
         }
     }
     Ok(0)
-}
-
-fn config(command: ConfigCommand) -> Result<u8, CliError> {
-    let defaults = RunArguments::default();
-    match command {
-        ConfigCommand::Path => {
-            let setup = Setup::read(&defaults)?;
-            let paths = setup.paths.ok_or_else(|| {
-                CliError::config("no home directory is known; set HOME to an absolute path")
-            })?;
-            terminal::out(&format!("{}\n", paths.settings().display()));
-        }
-        ConfigCommand::Check { file: None } => {
-            let setup = Setup::read(&defaults)?;
-            setup.subject(&defaults)?;
-            report_check(&setup.warnings);
-        }
-        ConfigCommand::Check { file: Some(file) } => {
-            let mut warnings = Vec::new();
-            let here = environment::current_directory()
-                .map_err(|error| CliError::config(error.to_string()))?;
-            let file = here.join(file);
-            let settings =
-                setup::read_file(&file, Layer::User, &mut warnings)?.ok_or_else(|| {
-                    CliError::config(format!("there is no file `{}`", file.display()))
-                })?;
-            settings.check().map_err(|error| CliError::config(error.to_string()))?;
-            report_check(&warnings);
-        }
-    }
-    Ok(0)
-}
-
-fn report_check(warnings: &[String]) {
-    for warning in warnings {
-        terminal::note(&format!("kli: {warning}"));
-    }
-    terminal::out(match warnings.len() {
-        0 => "settings: ok\n",
-        _ => "settings: ok, with warnings\n",
-    });
 }
 
 #[cfg(test)]
