@@ -3,8 +3,12 @@
 //! Pure data, written to session files as it stands here. It must not know any provider: wire
 //! formats translate to and from these types in `model`.
 
+mod redact;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use redact::{MARK, Pieces, Redactor};
 
 /// Who speaks. Tool results are spoken by the user, as all wire formats have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     authority::{Confinement, Report, Subject},
-    message::Message,
+    message::{Message, Pieces, Redactor},
     model::{Class, Delta, Model, ModelError, Request, ToolSpec},
     tool::{Context, Tool},
 };
@@ -85,6 +85,8 @@ pub struct Parts {
     pub budgets: Budgets,
     /// How failed requests are tried again.
     pub retry: Retry,
+    /// Takes the keys of providers out of all that is said, before it is sent, shown or written.
+    pub redactor: Redactor,
     /// Where the conversation is written down; `None` = nowhere.
     pub journal: Option<Box<dyn Journal>>,
 }
@@ -108,6 +110,15 @@ pub struct Agent {
     bench: Bench,
     /// Whether the session says what the run may do.
     declared: bool,
+    screen: Screen,
+}
+
+/// What takes keys out of the pieces of an answer.
+#[derive(Debug)]
+struct Screen {
+    redactor: Redactor,
+    text: Pieces,
+    thinking: Pieces,
 }
 
 /// What is going on at the moment.
@@ -146,10 +157,17 @@ impl Agent {
             tools,
             subject: Arc::clone(&parts.subject),
             context: Arc::clone(&parts.context),
+            redactor: parts.redactor.clone(),
         };
-        let history = std::mem::take(&mut parts.history);
+        let screen = Screen::new(parts.redactor.clone());
+        let mut history = std::mem::take(&mut parts.history);
+        // An older session, a context file: whatever the model reads passes here or through `Screen`.
+        for message in &mut history {
+            parts.redactor.message(message);
+        }
+        parts.redactor.text(&mut parts.system);
         let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
-        Self { parts, offered, turn, bench, declared: false }
+        Self { parts, offered, turn, bench, declared: false, screen }
     }
 
     /// Works until the operations end. Every submitted prompt ends with one [`Event::Done`].
@@ -207,7 +225,9 @@ impl Agent {
                     Input::Stop(Why::Time(self.parts.budgets.time.unwrap_or_default()))
                 }
             };
-            busy &= !self.take(input, &mut ongoing, &events);
+            for input in self.screen.pass(input) {
+                busy &= !self.take(input, &mut ongoing, &events);
+            }
         }
     }
 
@@ -317,6 +337,61 @@ impl Agent {
             Some(Ok(())) | None => Performed::Ok,
         }
     }
+}
+
+impl Screen {
+    fn new(redactor: Redactor) -> Self {
+        let (text, thinking) = (redactor.pieces(), redactor.pieces());
+        Self { redactor, text, thinking }
+    }
+
+    /// Returns what the machine gets to know of an input. Results of tools come clean already.
+    fn pass(&mut self, input: Input) -> Vec<Input> {
+        if self.redactor.is_empty() {
+            return vec![input];
+        }
+        let mut inputs = Vec::with_capacity(2);
+        let input = match input {
+            Input::Delta(Delta::Text(piece)) => {
+                self.end_of_thinking(&mut inputs);
+                inputs.extend(shown(self.text.push(&piece)).map(Delta::Text).map(Input::Delta));
+                return inputs;
+            }
+            Input::Delta(Delta::Thinking(piece)) => {
+                self.end_of_text(&mut inputs);
+                let piece = shown(self.thinking.push(&piece));
+                inputs.extend(piece.map(Delta::Thinking).map(Input::Delta));
+                return inputs;
+            }
+            mut other => {
+                self.end_of_thinking(&mut inputs);
+                self.end_of_text(&mut inputs);
+                match &mut other {
+                    Input::Submit(text) | Input::Steer(text) => self.redactor.text(text),
+                    Input::Failed(error) => self.redactor.text(&mut error.message),
+                    Input::Delta(Delta::Opaque(value)) => self.redactor.value(value),
+                    Input::Delta(Delta::Call { arguments, .. }) => self.redactor.text(arguments),
+                    Input::Delta(_) | Input::RetryDue | Input::Result(_) | Input::Stop(_) => {}
+                }
+                other
+            }
+        };
+        inputs.push(input);
+        inputs
+    }
+
+    /// What was held back turned out to be the start of no key.
+    fn end_of_text(&mut self, inputs: &mut Vec<Input>) {
+        inputs.extend(shown(self.text.finish()).map(Delta::Text).map(Input::Delta));
+    }
+
+    fn end_of_thinking(&mut self, inputs: &mut Vec<Input>) {
+        inputs.extend(shown(self.thinking.finish()).map(Delta::Thinking).map(Input::Delta));
+    }
+}
+
+fn shown(piece: String) -> Option<String> {
+    (!piece.is_empty()).then_some(piece)
 }
 
 /// Tells the front end; one that has gone away does not stop the run.
@@ -444,6 +519,7 @@ mod tests {
             history: Vec::new(),
             budgets: Budgets::default(),
             retry: Retry::default(),
+            redactor: Redactor::default(),
             journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

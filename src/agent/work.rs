@@ -2,7 +2,10 @@
 //!
 //! Each call becomes a [`CallResult`], whatever goes wrong with it; the others run all the same.
 
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use serde_json::Value;
@@ -10,7 +13,7 @@ use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use crate::{
     authority::{Atom, Denial, Grant, Request, Subject},
-    message::{Arguments, ToolCall, ToolResult},
+    message::{Arguments, Redactor, ToolCall, ToolResult},
     tool::{Context, Effect, Invocation, Outcome, Sink, Tool},
 };
 
@@ -27,12 +30,17 @@ const NOT_YET: &[(&str, Atom)] = &[
     ("task", Atom::AgentSpawn),
 ];
 
+/// What a result says that lost a key. [`MARK`](crate::message::MARK) is what stands there.
+const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \
+     lose the key]";
+
 /// What the calls of a turn run with.
 #[derive(Clone, Debug)]
 pub(super) struct Bench {
     pub(super) tools: Arc<Vec<Box<dyn Tool>>>,
     pub(super) subject: Arc<Subject>,
     pub(super) context: Arc<Context>,
+    pub(super) redactor: Redactor,
 }
 
 impl Bench {
@@ -126,11 +134,20 @@ impl Bench {
         );
         let (outcome, denied, allowed) = match self.admit(&call, prepared) {
             Admission::Run(invocation, grants, allowed) => {
-                let (id, sender) = (call.id.clone(), events.clone());
+                let pieces = Arc::new(Mutex::new(self.redactor.pieces()));
+                let (id, sender, live) = (call.id.clone(), events.clone(), Arc::clone(&pieces));
+                let show = move |text: String| {
+                    if !text.is_empty() {
+                        emit(&sender, Event::ToolOutput { id: id.clone(), text });
+                    }
+                };
+                let show_rest = show.clone();
                 let sink: Sink = Arc::new(move |text: &str| {
-                    emit(&sender, Event::ToolOutput { id: id.clone(), text: text.to_owned() });
+                    show(live.lock().unwrap_or_else(PoisonError::into_inner).push(text));
                 });
-                (invocation.run(grants, sink).await, None, allowed)
+                let outcome = invocation.run(grants, sink).await;
+                show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
+                (self.clean(outcome), None, allowed)
             }
             Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
             Admission::Deny(denial) => {
@@ -156,6 +173,22 @@ impl Bench {
         );
         let result = ToolResult { call: call.id, text: outcome.text, is_error: outcome.is_error };
         CallResult { index, result, denied, allowed, changed: outcome.changed }
+    }
+
+    /// Takes the keys of providers out of what a tool found, before anyone gets it.
+    fn clean(&self, mut outcome: Outcome) -> Outcome {
+        if self.redactor.finds(outcome.text.as_bytes()) {
+            self.redactor.text(&mut outcome.text);
+            outcome.text.push_str(TAKEN);
+        }
+        self.redactor.value(&mut outcome.record);
+        for path in &mut outcome.changed {
+            let name = path.to_string_lossy();
+            if self.redactor.finds(name.as_bytes()) {
+                *path = PathBuf::from(self.redactor.redact(&name).into_owned());
+            }
+        }
+        outcome
     }
 
     /// Decides about a call: the only way from a model's words to an effect.

@@ -1,6 +1,6 @@
 //! A headless run, put together: prompt, settings, subject, model, session, agent, printer.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Runtime,
@@ -16,12 +16,15 @@ use crate::{
     host::{
         self, Host,
         confinement::{self, Signs},
+        secrets::Handed,
     },
+    message::Redactor,
     tool::{self, BashOptions, Context},
 };
 
 use super::{
     args::{OutputFormat, RunArguments},
+    credentials::Keys,
     error::CliError,
     journal, print,
     provider::open_model,
@@ -41,7 +44,7 @@ const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 ///
 /// # Errors
 /// For what keeps the run from starting.
-pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
+pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
     if !run.print {
         refuse_near_commands(run)?;
         if terminal::input_is_terminal() {
@@ -53,24 +56,28 @@ pub(crate) fn run(run: &RunArguments) -> Result<u8, CliError> {
     let setup = Setup::read(run)?;
     // No thread has started yet, and none may have.
     host::environment::wipe(&setup.settings.secret_variables());
-    host::harden();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
-    let code = run_in(&runtime, run, &setup);
+    let code = run_in(&runtime, run, &setup, handed);
     // Blocking work that is still going on (a search, a read of standard input) must not hold up
     // the end.
     runtime.shutdown_background();
     code
 }
 
-fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, CliError> {
+fn run_in(
+    runtime: &Runtime,
+    run: &RunArguments,
+    setup: &Setup,
+    handed: &Handed,
+) -> Result<u8, CliError> {
     let signals = {
         let _inside = runtime.enter();
         Signals::listen()
     };
-    let (prompt, signals) = match prompt(runtime, signals, run)? {
+    let (prompt, mut signals) = match prompt(runtime, signals, run)? {
         Prompt::Text(text, signals) => (text, signals),
         Prompt::Interrupted(code) => {
             show(run, &print::interrupted(code), &print::Names::default());
@@ -79,7 +86,16 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
     };
     let subject = Arc::new(setup.subject(run)?);
     check_budget(setup)?;
-    let model = open_model(setup)?;
+    let mut keys = Keys::new(setup, handed, runtime, &mut signals);
+    let opened = open_model(setup, &mut keys);
+    let redactor = keys.redactor();
+    let model = match (opened, keys.interrupted()) {
+        (_, Some(code)) => {
+            show(run, &print::interrupted(code), &print::Names::default());
+            return Ok(code);
+        }
+        (opened, None) => opened?,
+    };
     let model_name = model.name().to_owned();
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
@@ -95,7 +111,7 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
         workspace: setup.workspace.clone(),
         home: setup.environment.home(),
         state: tool::State::default(),
-        bash: bash(setup)?,
+        bash: bash(setup, &redactor)?,
     });
     let started = journal::open(run, setup)?;
     for notice in &started.notices {
@@ -112,6 +128,7 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
         history: started.history,
         budgets: budgets(&setup.settings),
         retry: retry(&signs),
+        redactor,
         journal: started.journal,
     };
     let mut summary = runtime.block_on(drive(parts, prompt, signals));
@@ -260,7 +277,7 @@ fn budgets(settings: &Settings) -> Budgets {
     }
 }
 
-fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
+fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
     let settings = &setup.settings.bash;
     let shell = match settings.shell.get() {
         Some(shell) => setup.spelled(shell)?,
@@ -275,8 +292,20 @@ fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
         shell,
         timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
         max_timeout: seconds(max_timeout),
-        withheld: setup.settings.secret_variables(),
+        withheld: withheld(setup, redactor),
     })
+}
+
+/// Returns the variables that commands do not get: those that are secret by name, and every other
+/// one whose value holds a key (`MY_KEY=$ANTHROPIC_API_KEY`).
+fn withheld(setup: &Setup, redactor: &Redactor) -> Vec<OsString> {
+    let named = setup.settings.secret_variables().into_iter().map(OsString::from);
+    let holding = setup
+        .environment
+        .vars()
+        .filter(|(_, value)| redactor.finds(value.as_encoded_bytes()))
+        .map(|(name, _)| name.to_owned());
+    named.chain(holding).collect()
 }
 
 fn system(

@@ -1,6 +1,7 @@
 //! The composition root: what was typed becomes settings, a subject, an agent and a front end.
 //! Only this folder sees all the others.
 
+mod admin;
 mod args;
 mod auth;
 mod completion;
@@ -11,6 +12,7 @@ mod doctor;
 mod error;
 mod generate;
 mod headless;
+mod hidden;
 mod journal;
 mod print;
 mod provider;
@@ -26,13 +28,16 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser as _, error::ErrorKind};
+use clap::error::ErrorKind;
 
 use crate::{
     authority::Report,
+    config::names,
     host::{
+        self,
         confinement::{self, Signs},
         process,
+        secrets::{self, Handed},
     },
 };
 
@@ -41,10 +46,27 @@ use error::{CliError, FAILED, INTERNAL, USAGE};
 use setup::Setup;
 
 /// Runs kli on a command line, whose first word is the program's own name.
+///
+/// Under the name `kli-admin` it knows only what looks at and changes kli's own settings.
 pub fn main(words: Vec<OsString>) -> ExitCode {
+    // First of all, while nothing is open and nothing runs: from here on no other process of the
+    // user reads this one's memory, and no child inherits what a launcher handed over.
+    host::harden();
+    let handed = secrets::take_handed();
     let wants_json = wants_json(&words);
-    let code = match Arguments::try_parse_from(words) {
-        Ok(arguments) => guarded(|| run(arguments), wants_json),
+    let admin = admin::is_meant(&words);
+    let program = if admin { admin::NAME } else { "kli" };
+    let code = match admin::parse(words, admin) {
+        Ok(arguments) => match handed {
+            Ok(handed) => guarded(|| run(arguments, program, &handed), wants_json),
+            Err(error) => {
+                let error = CliError::auth(error.to_string()).hint(format!(
+                    "whoever starts kli hands its keys over there; unset `{}` to start without them",
+                    secrets::HANDED
+                ));
+                fail(&error, wants_json)
+            }
+        },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 terminal::out(&error.render().to_string());
@@ -100,17 +122,23 @@ fn wants_json(words: &[OsString]) -> bool {
         )
 }
 
-fn run(arguments: Arguments) -> u8 {
+fn run(arguments: Arguments, program: &str, handed: &Handed) -> u8 {
     let json = arguments.run.output_format == OutputFormat::Json;
     let outcome = match arguments.command {
         Some(Command::Version) => {
-            terminal::out(&format!("kli {}\n", env!("CARGO_PKG_VERSION")));
+            terminal::out(&format!("{program} {}\n", env!("CARGO_PKG_VERSION")));
             Ok(0)
         }
-        Some(Command::Auth { command }) => auth::run(&command),
+        Some(Command::Auth { command }) => auth::run(&command, handed),
         Some(Command::Completion { shell }) => completion::run(shell),
         Some(Command::Config { command }) => config::run(&command),
-        Some(Command::Demo) => demo::run(),
+        Some(Command::Demo) => {
+            // It is played from a recording, so nothing that it starts needs a key.
+            host::environment::wipe(
+                &names::SECRET.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
+            );
+            demo::run()
+        }
         Some(Command::Doctor { json }) => doctor::run(json),
         Some(Command::Generate { directory }) => generate::run(&directory),
         Some(Command::Sessions { command }) => sessions::run(&command),
@@ -118,20 +146,24 @@ fn run(arguments: Arguments) -> u8 {
             trust::run(list, revoke, directory.as_deref())
         }
         None if arguments.run.print_authority => print_authority(&arguments.run),
-        None => headless::run(&arguments.run),
+        None => headless::run(&arguments.run, handed),
     };
-    outcome.unwrap_or_else(|error| {
-        for line in error.lines() {
-            // The JSON printer says the sentence itself.
-            if !(json && line.starts_with("kli: ")) {
-                terminal::note(&line);
-            }
+    outcome.unwrap_or_else(|error| fail(&error, json))
+}
+
+/// Says what ended a command early, and returns its exit code.
+fn fail(error: &CliError, json: bool) -> u8 {
+    for line in error.lines() {
+        // The JSON printer says the sentence itself.
+        if !(json && line.starts_with("kli: ")) {
+            terminal::note(&line);
         }
-        if json {
-            print::json(&print::not_started(error.exit, error.fault), &print::Names::default());
-        }
-        error.exit
-    })
+    }
+    if json {
+        let fault = error.fault.clone();
+        print::json(&print::not_started(error.exit, fault), &print::Names::default());
+    }
+    error.exit
 }
 
 /// Prints what this run may do: the very value that its calls would be checked against.

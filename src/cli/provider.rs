@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    credentials::key,
+    credentials::Keys,
     demo,
     error::CliError,
     setup::{Setup, read_small},
@@ -20,11 +20,12 @@ use super::{
 /// The model of a run that names none.
 const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 
-/// Opens the model of this run; nothing is sent.
+/// Opens the model of this run; nothing is sent. A key comes from `keys`, which may have to wait for
+/// a command.
 ///
 /// # Errors
 /// For settings that name no usable provider, and for a key that is missing.
-pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
+pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn Model>, CliError> {
     let name = match setup.settings.model.get() {
         Some(name) => name.clone(),
         None => DEFAULT_MODEL
@@ -36,16 +37,19 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
         .provider(&name.provider)
         .map_err(|error| CliError::config(error.to_string()))?;
     let mut hint = None;
+    let sources = provider.key_sources().unwrap_or_default();
+    let key = keys.key(&name.provider, sources)?;
     let options = match provider {
-        Provider::Anthropic { base_url, key_env, key_file, headers } => {
+        Provider::Anthropic { base_url, key_env, headers, .. } => {
             hint = Some(match &key_env {
                 Some(variable) => format!(
-                    "set the variable `{variable}`, or name a file in `providers.{}.keyFile`",
+                    "set the variable `{variable}`, or store a key with `kli-admin auth set {}`",
                     name.provider
                 ),
-                None => {
-                    format!("set `providers.{0}.keyEnv` or `providers.{0}.keyFile`", name.provider)
-                }
+                None => format!(
+                    "store a key with `kli-admin auth set {0}`, or set `providers.{0}.keyEnv`",
+                    name.provider
+                ),
             });
             let named = setup
                 .settings
@@ -54,7 +58,7 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
                 .and_then(|provider| provider.key_env.get().cloned());
             let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
             options.base_url = Some(base_url);
-            options.key = key(setup, key_env.as_deref(), key_file.as_deref())?;
+            options.key = key;
             // Whoever names a variable means the provider to get a key: without one the prompt would
             // go out for nothing.
             if let (None, Some(variable)) = (&options.key, named) {

@@ -40,6 +40,12 @@ pub(crate) fn note(line: &str) {
     drop(stderr.write_all(scrub(line).as_bytes()).and_then(|()| stderr.write_all(b"\n")));
 }
 
+/// Writes a question to standard error, without a line break.
+pub(crate) fn ask(question: &str) {
+    let mut stderr = io::stderr().lock();
+    drop(stderr.write_all(scrub(question).as_bytes()).and_then(|()| stderr.flush()));
+}
+
 /// Says whether standard input is a terminal.
 pub(crate) fn input_is_terminal() -> bool {
     io::stdin().is_terminal()

@@ -13,6 +13,9 @@ pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
 /// The address of the built-in provider `anthropic`; it ends before `/v1`.
 pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
+/// The descriptor with the keys that a launcher hands over. Taken out of kli's own environment at
+/// start, and closed.
+pub const KLI_SECRETS_FD: &str = "KLI_SECRETS_FD";
 /// No colour on the terminal when set to anything but the empty text.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Where programs are looked up.
@@ -28,6 +31,7 @@ pub const ALL: &[(&str, &str)] = &[
     (XDG_STATE_HOME, "where state lives"),
     (ANTHROPIC_API_KEY, "the key of the provider `anthropic`"),
     (ANTHROPIC_BASE_URL, "the address of the provider `anthropic`"),
+    (KLI_SECRETS_FD, "the descriptor with the keys that a launcher hands over"),
     (NO_COLOR, "no colour on the terminal"),
     (PATH, "where programs are looked up"),
     (TMPDIR, "where scratch files are made"),

@@ -15,7 +15,7 @@ use super::{
 pub(super) const ANTHROPIC: &str = "anthropic";
 const REPLAY: &str = "replay";
 const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-const KEYS: &[&str] = &["baseUrl", "file", "headers", "keyEnv", "keyFile", "kind"];
+const KEYS: &[&str] = &["baseUrl", "file", "headers", "keyCommand", "keyEnv", "keyFile", "kind"];
 
 /// What a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct ProviderSettings {
     pub key_env: Setting<String>,
     /// The file that holds its key, absolute or from `~/`.
     pub key_file: Setting<String>,
+    /// The command that prints its key: the program and its arguments, run in no shell.
+    pub key_command: Setting<Vec<String>>,
     /// Further headers of every request. A later layer's replace an earlier one's as a whole.
     pub headers: Setting<BTreeMap<String, String>>,
     /// The recording of a `replay` provider, absolute or from `~/`; the built-in one when absent.
@@ -51,6 +53,7 @@ impl std::fmt::Debug for ProviderSettings {
             .field("base_url", &self.base_url)
             .field("key_env", &self.key_env)
             .field("key_file", &self.key_file)
+            .field("key_command", &self.key_command.get().and_then(|words| words.first()))
             .field("headers", &self.headers.get().map(|headers| headers.keys().collect::<Vec<_>>()))
             .field("file", &self.file)
             .finish()
@@ -69,6 +72,8 @@ pub enum Provider {
         /// The file that holds the key, absolute or from `~/`; it is read when the variable is not
         /// set.
         key_file: Option<String>,
+        /// The command that prints the key; it is run when there is neither variable nor file.
+        key_command: Option<Vec<String>>,
         /// Further headers of every request.
         headers: BTreeMap<String, String>,
     },
@@ -83,14 +88,40 @@ pub enum Provider {
 impl std::fmt::Debug for Provider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Anthropic { base_url, key_env, key_file, headers } => f
+            Self::Anthropic { base_url, key_env, key_file, key_command, headers } => f
                 .debug_struct("Anthropic")
                 .field("base_url", base_url)
                 .field("key_env", key_env)
                 .field("key_file", key_file)
+                .field("key_command", &key_command.as_ref().and_then(|words| words.first()))
                 .field("headers", &headers.keys().collect::<Vec<_>>())
                 .finish(),
             Self::Replay { file } => f.debug_struct("Replay").field("file", file).finish(),
+        }
+    }
+}
+
+/// Where a provider's key may come from, by its settings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeySources<'a> {
+    /// The environment variable, which is also its name among the secrets that a launcher hands in.
+    pub env: Option<&'a str>,
+    /// The file, absolute or from `~/`.
+    pub file: Option<&'a str>,
+    /// The command: the program and its arguments.
+    pub command: Option<&'a [String]>,
+}
+
+impl Provider {
+    /// Returns where the key may come from; `None` for one that needs no key.
+    pub fn key_sources(&self) -> Option<KeySources<'_>> {
+        match self {
+            Self::Anthropic { key_env, key_file, key_command, .. } => Some(KeySources {
+                env: key_env.as_deref(),
+                file: key_file.as_deref(),
+                command: key_command.as_deref(),
+            }),
+            Self::Replay { .. } => None,
         }
     }
 }
@@ -149,6 +180,7 @@ impl ProviderSettings {
             base_url: self.base_url.over(earlier.base_url),
             key_env: self.key_env.over(earlier.key_env),
             key_file: self.key_file.over(earlier.key_file),
+            key_command: self.key_command.over(earlier.key_command),
             headers: self.headers.over(earlier.headers),
             file: self.file.over(earlier.file),
         }
@@ -170,6 +202,9 @@ impl ProviderSettings {
                 "keyFile" => {
                     settings.key_file = Setting::new(node.string(values::key_file)?, layer);
                 }
+                "keyCommand" => {
+                    settings.key_command = Setting::new(key_command(&node)?, layer);
+                }
                 "file" => settings.file = Setting::new(node.string(values::path)?, layer),
                 "headers" => settings.headers = Setting::new(headers(&node)?, layer),
                 _ => warnings.push(node.unknown(KEYS)),
@@ -188,6 +223,20 @@ fn kind(text: &str) -> Result<Kind, ValueError> {
             nearest: values::nearest(text, [ANTHROPIC, REPLAY]),
         }),
     }
+}
+
+/// Words, never one line: a line would need the rules of some shell to be taken apart.
+fn key_command(node: &Node<'_>) -> Result<Vec<String>, ConfigError> {
+    let words = node.elements();
+    if words.is_empty() {
+        return Err(node.error(ValueError::KeyCommand));
+    }
+    let words = words
+        .iter()
+        .map(|word| word.string(|text| Ok(text.to_owned())))
+        .collect::<Result<Vec<_>, _>>()?;
+    values::key_command(&words).map_err(|error| node.error(error))?;
+    Ok(words)
 }
 
 fn headers(node: &Node<'_>) -> Result<BTreeMap<String, String>, ConfigError> {
@@ -245,8 +294,19 @@ impl Settings {
             base_url,
             key_env,
             key_file: settings.key_file.get().cloned(),
+            key_command: settings.key_command.get().cloned(),
             headers: settings.headers.get().cloned().unwrap_or_default(),
         })
+    }
+
+    /// Returns the names of all providers, built in or written, sorted.
+    pub fn provider_names(&self) -> Vec<String> {
+        let mut known: Vec<String> =
+            [ANTHROPIC, REPLAY].iter().map(|name| (*name).to_owned()).collect();
+        known.extend(self.providers.keys().cloned());
+        known.sort();
+        known.dedup();
+        known
     }
 
     /// Returns every environment variable whose value is secret: the built-in ones and those that a
@@ -261,11 +321,7 @@ impl Settings {
     }
 
     fn unknown(&self, name: &str) -> ProviderError {
-        let mut known: Vec<String> =
-            [ANTHROPIC, REPLAY].iter().map(|name| (*name).to_owned()).collect();
-        known.extend(self.providers.keys().cloned());
-        known.sort();
-        known.dedup();
+        let known = self.provider_names();
         let nearest = known
             .iter()
             .map(|known| (strsim::damerau_levenshtein(name, known), known))

@@ -54,6 +54,13 @@ pub enum ValueError {
         "this is not the path of a file; write an absolute path, or one that starts with `~/`, never the key itself"
     )]
     KeyFile,
+    /// A key command that is no list of words, or whose program depends on where kli was started.
+    /// It is not repeated: it may be the key itself.
+    #[error(
+        "the command must be an array of words, the program first, like `[\"pass\", \"show\", \"work/key\"]`; \
+         no shell reads it, and the program is a name on PATH, an absolute path, or one that starts with `~/`"
+    )]
+    KeyCommand,
     /// A path that depends on where kli was started.
     #[error(
         "`{text}` depends on where kli is started; write an absolute path, or one that starts with `~/`"
@@ -196,6 +203,15 @@ pub(super) fn variable(text: &str) -> Result<String, ValueError> {
 
 pub(super) fn key_file(text: &str) -> Result<String, ValueError> {
     path(text).map_err(|_| ValueError::KeyFile)
+}
+
+pub(super) fn key_command(words: &[String]) -> Result<(), ValueError> {
+    let program = words.first().map(String::as_str).unwrap_or_default();
+    let found = !program.is_empty() && (!program.contains('/') || path(program).is_ok());
+    if !found || words.iter().any(|word| word.contains('\0')) {
+        return Err(ValueError::KeyCommand);
+    }
+    Ok(())
 }
 
 pub(super) fn path(text: &str) -> Result<String, ValueError> {

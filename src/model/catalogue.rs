@@ -4,6 +4,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use zeroize::Zeroizing;
+
 use super::{Model, anthropic::Anthropic, replay::Replay};
 
 /// Where the Anthropic provider is when nothing else is said; like every base URL of that kind it
@@ -14,14 +16,14 @@ pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 /// that think for minutes send those.
 pub const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A value that is shown nowhere: `Debug` prints `…`.
+/// A value that is shown nowhere: `Debug` prints `…`. The memory of the last clone is cleared.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
+pub struct Secret(Arc<Zeroizing<String>>);
 
 impl Secret {
     /// Wraps a value; white space around it (the line end of a key file) is dropped.
     pub fn new(value: &str) -> Self {
-        Self(value.trim().into())
+        Self(Arc::new(Zeroizing::new(value.trim().to_owned())))
     }
 
     /// Returns the value, for the wire only.
@@ -32,8 +34,8 @@ impl Secret {
     /// Returns `text` without the value. Values under four bytes are left alone: they would turn
     /// every message into noise and protect nothing.
     pub(super) fn scrub(&self, text: String) -> String {
-        if self.0.len() >= 4 && text.contains(&*self.0) {
-            text.replace(&*self.0, "…")
+        if self.0.len() >= 4 && text.contains(self.reveal()) {
+            text.replace(self.reveal(), "…")
         } else {
             text
         }

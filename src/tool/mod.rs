@@ -85,7 +85,7 @@ pub struct BashOptions {
     /// The most seconds a call may ask for.
     pub max_timeout: u64,
     /// Variable names that commands do not get (provider keys).
-    pub withheld: Vec<String>,
+    pub withheld: Vec<std::ffi::OsString>,
 }
 
 /// What a call produced.

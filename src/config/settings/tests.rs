@@ -24,6 +24,7 @@ const FULL: &str = r#"{
       "baseUrl": "http://127.0.0.1:8080/",
       "keyEnv": "WORK_KEY",
       "keyFile": "~/.keys/team",
+      "keyCommand": ["pass", "show", "team key"],
       "headers": { "x-team": "tools" },
     },
     "replay": { "file": "/srv/turns.jsonl" }, /* no key, no network */
@@ -59,6 +60,7 @@ fn every_key_is_read_and_knows_its_layer() {
             base_url: "http://127.0.0.1:8080".into(),
             key_env: Some("WORK_KEY".into()),
             key_file: Some("~/.keys/team".into()),
+            key_command: Some(["pass", "show", "team key"].map(str::to_owned).to_vec()),
             headers: BTreeMap::from([("x-team".into(), "tools".into())]),
         }
     );
@@ -151,6 +153,30 @@ fn every_error_names_file_line_column_and_key() {
         (
             "{ \"providers\": { \"x\": { \"keyFile\": \"sk-hidden\" } } }",
             "`providers.x.keyFile`: this is not the path of a file; write an absolute path",
+        ),
+        (
+            "{ \"providers\": { \"x\": { \"keyCommand\": \"pass show sk-hidden\" } } }",
+            "`providers.x.keyCommand`: the command must be an array of words, the program first",
+        ),
+        (
+            "{ \"providers\": { \"x\": { \"keyCommand\": [] } } }",
+            "`providers.x.keyCommand`: the command must be an array of words, the program first",
+        ),
+        (
+            "{ \"providers\": { \"x\": { \"keyCommand\": [\"\"] } } }",
+            "`providers.x.keyCommand`: the command must be an array of words, the program first",
+        ),
+        (
+            "{ \"providers\": { \"x\": { \"keyCommand\": [\"bin/sk-hidden\", \"x\"] } } }",
+            "`providers.x.keyCommand`: the command must be an array of words, the program first",
+        ),
+        (
+            "{ \"providers\": { \"x\": { \"keyCommand\": [\"./sk-hidden\"] } } }",
+            "`providers.x.keyCommand`: the command must be an array of words, the program first",
+        ),
+        (
+            "{ \"providers\": { \"x\": { \"keyCommand\": [\"pass\", 1] } } }",
+            "`providers.x.keyCommand`: expected a string, found a number",
         ),
         (
             "{ \"providers\": { \"x\": { \"headers\": { \"a b\": \"c\" } } } }",
@@ -333,6 +359,7 @@ fn providers_are_built_in_or_say_what_they_lack() {
             base_url: "https://api.anthropic.com".into(),
             key_env: Some("ANTHROPIC_API_KEY".into()),
             key_file: None,
+            key_command: None,
             headers: BTreeMap::new(),
         }
     );
