@@ -15,6 +15,7 @@ mod docs;
 mod fake_model;
 mod harness;
 mod jail;
+mod keys;
 mod model;
 mod repo;
 mod sandbox;

@@ -539,6 +539,42 @@ mod tests {
     }
 
     #[test]
+    fn a_key_in_pieces_is_taken_out_and_the_order_stays() {
+        let text = |piece: &str| Input::Delta(Delta::Text(piece.to_owned()));
+        let thinking = |piece: &str| Input::Delta(Delta::Thinking(piece.to_owned()));
+        let told = |inputs: Vec<Input>, redactor: Redactor| {
+            let mut screen = Screen::new(redactor);
+            let mut told = Vec::new();
+            for input in inputs.into_iter().flat_map(|input| screen.pass(input)) {
+                match input {
+                    Input::Delta(Delta::Text(piece)) => told.push(format!("text {piece}")),
+                    Input::Delta(Delta::Thinking(piece)) => told.push(format!("thinking {piece}")),
+                    Input::Stop(_) => told.push("stop".to_owned()),
+                    other => told.push(format!("{other:?}")),
+                }
+            }
+            told
+        };
+        let inputs = || {
+            vec![
+                text("a sk-very-"),
+                text("secret-0 b sk-ve"),
+                thinking("c sk-very-secret"),
+                thinking("-0"),
+                text("sk-"),
+                Input::Stop(Why::Interrupt),
+            ]
+        };
+        let clean = told(inputs(), Redactor::new(["sk-very-secret-0"]));
+        assert_eq!(
+            clean,
+            ["text a ", "text … b ", "text sk-ve", "thinking c ", "thinking …", "text sk-", "stop"]
+        );
+        let as_it_is = told(inputs(), Redactor::default());
+        assert_eq!(as_it_is.len(), inputs().len(), "control");
+    }
+
+    #[test]
     fn what_cannot_be_recorded_is_not_done() {
         let (summary, kept) = run(&[]);
         assert_eq!((summary.outcome, summary.text.as_str()), (Outcome::Ok, "said"), "control");

@@ -445,6 +445,40 @@ pub fn change_store<T, E: From<StoreError>>(
 mod tests {
     use super::*;
 
+    fn run(line: &str, timeout: Duration) -> Result<Zeroizing<Vec<u8>>, KeyCommandError> {
+        let words = ["bash", "-c", line].map(str::to_owned);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(key_command(&words, Path::new("bash"), Path::new("/"), timeout))
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_is_ended_with_all_that_it_started() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("pids");
+        // One that a TERM does not impress, and one that it started.
+        let line = format!(
+            "trap '' TERM; sleep 53.5 & echo $! $$ >'{0}.new'; mv '{0}.new' '{0}'; echo sk-1; wait",
+            file.display()
+        );
+        let start = Instant::now();
+        let error = run(&line, Duration::from_secs(2)).unwrap_err().to_string();
+        assert_eq!(error, "took longer than 2 s and was ended");
+        assert!(start.elapsed() < Duration::from_secs(20));
+        let pids = fs::read_to_string(&file).unwrap();
+        assert_eq!(pids.split_whitespace().count(), 2, "control: both were there");
+        for pid in pids.split_whitespace() {
+            let end = Instant::now() + Duration::from_secs(10);
+            // A zombie whose parent has not looked yet runs no more.
+            while fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
+            {
+                assert!(Instant::now() < end, "{pid} still runs");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        assert_eq!(run("echo sk-1", Duration::from_mins(1)).unwrap().as_slice(), b"sk-1\n");
+    }
+
     #[test]
     fn what_is_no_object_of_names_and_values_is_refused_without_being_shown() {
         let handed = parse_handed(br#"{"A_KEY": "secret-value", "B": "b"}"#).unwrap();
