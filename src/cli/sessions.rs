@@ -69,11 +69,12 @@ struct Place {
 
 impl Place {
     fn find(&self, id: &str) -> Result<Found, CliError> {
-        self.store.find_anywhere(&self.workspace, id).map_err(said)
+        self.store.find_anywhere(&self.workspace, id).map_err(|error| said(&error))
     }
 
     fn fork(&self, id: &str) -> Result<(), CliError> {
-        let forked = self.store.fork(&self.workspace, &self.find(id)?).map_err(said)?;
+        let forked =
+            self.store.fork(&self.workspace, &self.find(id)?).map_err(|error| said(&error))?;
         for notice in &forked.notices {
             terminal::note(&format!("kli: {notice}"));
         }
@@ -83,13 +84,13 @@ impl Place {
 
     fn list(&self, json: bool, all: bool) -> Result<(), CliError> {
         let found = if all {
-            let listing = self.store.list_all().map_err(said)?;
+            let listing = self.store.list_all().map_err(|error| said(&error))?;
             for error in &listing.unreadable {
                 terminal::note(&format!("kli: sessions are left out: {}", error.sentence()));
             }
             listing.found
         } else {
-            self.store.list(&self.workspace).map_err(said)?
+            self.store.list(&self.workspace).map_err(|error| said(&error))?
         };
         if found.is_empty() && !json {
             terminal::note(&if all {
@@ -107,7 +108,7 @@ impl Place {
                 Ok(overview) if json => text.push_str(&line(session, &overview)),
                 Ok(overview) => rows.push(row(session, &overview, all)),
                 Err(error) => {
-                    terminal::note(&format!("kli: `{}` is left out: {error}", session.id))
+                    terminal::note(&format!("kli: `{}` is left out: {error}", session.id));
                 }
             }
         }
@@ -120,7 +121,7 @@ impl Place {
 }
 
 /// What was typed wrong is exit 2; what the system refuses is a failure.
-fn said(error: SessionError) -> CliError {
+fn said(error: &SessionError) -> CliError {
     let message = error.to_string();
     match error {
         SessionError::Unknown { .. } => CliError::config(message)
@@ -205,16 +206,11 @@ fn table(rows: &[Row]) -> String {
     }
     let mut text = String::new();
     for row in std::iter::once(&HEAD.map(str::to_owned)).chain(rows) {
-        let mut line = String::new();
-        for (column, (cell, widest)) in row.iter().zip(widths).enumerate() {
-            let space = " ".repeat(widest - width(cell));
-            let (before, after) = if NUMBERS.contains(&column) {
-                (space, String::new())
-            } else {
-                (String::new(), space)
-            };
-            line.push_str(&format!("{before}{cell}{after}  "));
-        }
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, widest))| {
+            let space = " ".repeat(widest.saturating_sub(width(cell)));
+            if NUMBERS.contains(&column) { space + cell } else { format!("{cell}{space}") }
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());
         text.push('\n');
     }

@@ -13,7 +13,7 @@ use super::{CliError, Out, Place, plain, rfc3339, said, terminal};
 /// and how much was damaged.
 pub(super) fn json(place: &Place, id: &str) -> Result<(), CliError> {
     let found = place.find(id)?;
-    let overview = place.store.overview(&found).map_err(said)?;
+    let overview = place.store.overview(&found).map_err(|error| said(&error))?;
     let mut out = Out::default();
     let head = json!({
         "type": "session-export",
@@ -33,7 +33,7 @@ pub(super) fn json(place: &Place, id: &str) -> Result<(), CliError> {
         out.push(json);
         comma = ",";
     });
-    let damage = told.map_err(said)?;
+    let damage = told.map_err(|error| said(&error))?;
     let damage = json!({"lines": damage.lines, "bytes": damage.bytes});
     out.push(&format!("],\"damaged\":{damage}}}\n"));
     out.flush();
@@ -49,7 +49,7 @@ pub(super) fn markdown(place: &Place, id: &str) -> Result<(), CliError> {
     let damage = place
         .store
         .tell(&found, |at, _, told| out.push(&terminal::scrub(&written(at, &told))))
-        .map_err(said)?;
+        .map_err(|error| said(&error))?;
     if damage.lines > 0 {
         out.push(&format!(
             "\nLeft out: {} damaged bytes on {} lines.\n",
@@ -92,10 +92,10 @@ fn written_message(at: Option<&str>, message: &Message) -> String {
     };
     let at = at.map_or_else(String::new, |at| format!(" ({})", code(at)));
     let is_answer = message.blocks.iter().all(|block| matches!(block, Block::Result(_)));
-    let mut text = if is_answer { String::new() } else { format!("\n## {who}{at}\n") };
+    let mut parts = if is_answer { Vec::new() } else { vec![format!("\n## {who}{at}\n")] };
     for block in &message.blocks {
-        text.push('\n');
-        text.push_str(&match block {
+        parts.push("\n".to_owned());
+        parts.push(match block {
             Block::Text { text } => quote(text),
             Block::Call(call) => {
                 let (arguments, language) = match &call.arguments {
@@ -115,7 +115,7 @@ fn written_message(at: Option<&str>, message: &Message) -> String {
             }
         });
     }
-    text
+    parts.concat()
 }
 
 /// Returns a text as a quotation: whatever Markdown it begins, it ends with the quotation.

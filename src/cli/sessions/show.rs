@@ -21,7 +21,7 @@ pub(super) fn run(place: &Place, id: &str) -> Result<(), CliError> {
     let damage = place
         .store
         .tell(&found, |at, _, told| out.push(&terminal::scrub(&shown(at, &told))))
-        .map_err(said)?;
+        .map_err(|error| said(&error))?;
     out.flush();
     if damage.lines > 0 {
         let (bytes, lines) = (damage.bytes, damage.lines);
@@ -52,21 +52,19 @@ fn shown(at: Option<&str>, told: &Told) -> String {
 fn shown_message(at: Option<&str>, message: &Message) -> String {
     // What only carries results stands with the calls that they answer.
     let is_answer = message.blocks.iter().all(|block| matches!(block, Block::Result(_)));
-    let mut text = String::new();
+    let mut parts = Vec::new();
     if !is_answer {
         let who = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
         };
         let at = at.map_or_else(String::new, |at| format!("  {}", cut(at, 24)));
-        text.push_str(&format!("\n## {who}{at}\n"));
+        parts.push(format!("\n## {who}{at}\n"));
     }
     for block in &message.blocks {
         match block {
-            Block::Text { text: said } => {
-                text.push('\n');
-                text.push_str(said.trim_end());
-                text.push('\n');
+            Block::Text { text } => {
+                parts.push(format!("\n{}\n", text.trim_end()));
             }
             Block::Call(call) => {
                 let arguments = match &call.arguments {
@@ -74,21 +72,21 @@ fn shown_message(at: Option<&str>, message: &Message) -> String {
                     Arguments::Malformed(text) => format!("(malformed) {text}"),
                 };
                 let line = format!("{} {arguments}", call.name);
-                text.push_str(&format!("\n  > {}\n", cut(&line, CALL)));
+                parts.push(format!("\n  > {}\n", cut(&line, CALL)));
             }
             Block::Result(result) => {
                 let mut lines = result.text.lines();
                 let mark = if result.is_error { "  ! " } else { "  | " };
                 for line in lines.by_ref().take(RESULT) {
-                    text.push_str(&format!("{mark}{}\n", cut(line, RESULT_LINE)));
+                    parts.push(format!("{mark}{}\n", cut(line, RESULT_LINE)));
                 }
                 match lines.count() {
                     0 => {}
-                    more => text.push_str(&format!("{mark}… {more} more lines\n")),
+                    more => parts.push(format!("{mark}… {more} more lines\n")),
                 }
             }
             Block::Opaque { .. } => {}
         }
     }
-    text
+    parts.concat()
 }

@@ -247,11 +247,7 @@ fn regular(stat: &Stat, path: &Path) -> Result<(), HostError> {
 
 /// Returns the time of the last change. A confined run can set any; one that no clock has is the
 /// epoch.
-#[expect(
-    clippy::useless_conversion,
-    clippy::unnecessary_fallible_conversions,
-    reason = "the fields' types differ between architectures"
-)]
+#[expect(clippy::useless_conversion, reason = "the fields' types differ between architectures")]
 fn modified(stat: &Stat) -> SystemTime {
     let part = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or_default());
     let seconds = i64::try_from(stat.st_mtime).unwrap_or_default();
