@@ -1,6 +1,6 @@
 //! `kli sessions export`: a session whole, as text to read or as one JSON object.
 
-use serde_json::json;
+use serde::Serialize;
 
 use crate::{
     message::{Arguments, Block, Message, Role},
@@ -9,22 +9,35 @@ use crate::{
 
 use super::{CliError, Out, Place, plain, rfc3339, said, terminal};
 
+/// The first fields of the JSON object, in order.
+#[derive(Serialize)]
+struct Head<'a> {
+    r#type: &'static str,
+    schema: u32,
+    id: &'a str,
+    workspace: Option<String>,
+    parent: Option<String>,
+    started: Option<String>,
+    modified: String,
+}
+
 /// Prints one JSON object: what a list says that never changes, every event as it stands in the file,
 /// and how much was damaged.
 pub(super) fn json(place: &Place, id: &str) -> Result<(), CliError> {
     let found = place.find(id)?;
     let overview = place.store.overview(&found).map_err(|error| said(&error))?;
     let mut out = Out::default();
-    let head = json!({
-        "type": "session-export",
-        "schema": 1,
-        "id": found.id,
-        "workspace": overview.workspace,
-        "parent": overview.parent,
-        "started": overview.started.map(rfc3339),
-        "modified": rfc3339(found.modified),
-    })
-    .to_string();
+    let head = Head {
+        r#type: "session-export",
+        schema: 1,
+        id: &found.id,
+        workspace: overview.workspace,
+        parent: overview.parent,
+        started: overview.started.map(rfc3339),
+        modified: rfc3339(found.modified),
+    };
+    // Strings and numbers cannot fail to serialise.
+    let head = serde_json::to_string(&head).unwrap_or_default();
     out.push(head.strip_suffix('}').unwrap_or(&head));
     out.push(",\"entries\":[");
     let mut comma = "";
@@ -34,8 +47,8 @@ pub(super) fn json(place: &Place, id: &str) -> Result<(), CliError> {
         comma = ",";
     });
     let damage = told.map_err(|error| said(&error))?;
-    let damage = json!({"lines": damage.lines, "bytes": damage.bytes});
-    out.push(&format!("],\"damaged\":{damage}}}\n"));
+    let (lines, bytes) = (damage.lines, damage.bytes);
+    out.push(&format!("],\"damaged\":{{\"lines\":{lines},\"bytes\":{bytes}}}}}\n"));
     out.flush();
     Ok(())
 }

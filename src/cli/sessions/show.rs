@@ -64,7 +64,10 @@ fn shown_message(at: Option<&str>, message: &Message) -> String {
     for block in &message.blocks {
         match block {
             Block::Text { text } => {
-                parts.push(format!("\n{}\n", text.trim_end()));
+                // Lines of kli's own are the only ones that begin at the margin.
+                let lines = text.trim_end().lines().map(|line| format!("  {line}\n"));
+                parts.push("\n".to_owned());
+                parts.extend(lines);
             }
             Block::Call(call) => {
                 let arguments = match &call.arguments {
