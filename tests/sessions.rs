@@ -6,18 +6,15 @@ use std::{
     ffi::CString,
     fs::{self, File},
     io::Write as _,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant, SystemTime},
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::Path,
 };
 
 use serde_json::{Value, json};
 
-use crate::{
-    fake_model::{Answer, FakeModel, message, text, tool_use},
-    harness::{Env, Ran, lines, wait_for},
-};
+use crate::harness::{Env, Ran, lines};
+
+mod trouble;
 
 /// An environment whose model is a recording.
 fn recorded(answers: &[Value]) -> Env {
