@@ -7,20 +7,23 @@ use std::{
     fs::{self, File},
     io::Write as _,
     os::unix::fs::{MetadataExt as _, symlink},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde_json::{Value, json};
 
-use crate::harness::{Env, Ran, lines};
+use crate::{
+    fake_model::{Answer, FakeModel, message, text},
+    harness::{Env, Ran, lines},
+};
 
 mod trouble;
 
 /// An environment whose model is a recording.
 fn recorded(answers: &[Value]) -> Env {
     let env = Env::new();
-    let text: String = answers.iter().map(|answer| format!("{answer}\n")).collect();
-    fs::write(env.home().join("recording.jsonl"), text).unwrap();
+    let lines: Vec<String> = answers.iter().map(Value::to_string).collect();
+    fs::write(env.home().join("recording.jsonl"), lines.join("\n")).unwrap();
     env.settings(
         r#"{"providers": {"replay": {"file": "~/recording.jsonl"}}, "model": "replay/r"}"#,
     );
@@ -308,4 +311,73 @@ fn what_a_confined_run_can_put_there_is_passed_over() {
     env.kli(&["sessions", "show", &good]).exits(0);
     assert_eq!(env.kli(&["-c", "-p", "x"]).exits(0).out, "hi\n", "and a run goes on");
     assert_eq!(fs::read_to_string(&secret).unwrap().matches('\n').count(), 1);
+}
+
+/// Lines as other programs, other versions and broken disks leave them, each read by a strict model.
+#[test]
+fn a_session_in_any_disorder_goes_on() {
+    let say = |role: &str, blocks: Value| {
+        json!({"type": "message", "at": "2026-01-01T00:00:00Z", "message": {"role": role, "blocks": blocks}})
+            .to_string()
+    };
+    let user = |words: &str| say("user", json!([{"type": "text", "text": words}]));
+    let call = |id: &str| json!({"type": "call", "id": id, "name": "read", "arguments": {"object": {"path": "a"}}});
+    let result = |id: &str| json!({"type": "result", "call": id, "text": "r", "isError": false});
+    let head = |id: &str| {
+        json!({"type": "session", "version": 1, "id": id, "workspace": "/w", "kli": "0", "started": "x"})
+            .to_string()
+    };
+    let asks =
+        |ids: &[&str]| say("assistant", Value::Array(ids.iter().map(|id| call(id)).collect()));
+    let answers =
+        |ids: &[&str]| say("user", Value::Array(ids.iter().map(|id| result(id)).collect()));
+    let disorder: Vec<(&str, Vec<String>)> = vec![
+        ("calls without results", vec![user("go"), asks(&["a", "b"])]),
+        ("one of two results", vec![user("go"), asks(&["a", "b"]), answers(&["b"])]),
+        ("results without calls", vec![user("go"), answers(&["x"]), say("assistant", json!([]))]),
+        ("a result twice", vec![user("go"), asks(&["a"]), answers(&["a", "a"]), answers(&["a"])]),
+        ("a line twice", vec![user("go"), asks(&["a"]), asks(&["a"]), answers(&["a"])]),
+        ("an identifier twice", vec![user("go"), asks(&["a", "a"]), answers(&["a"]), asks(&["a"])]),
+        ("two heads", vec![head("one"), user("go"), head("two"), user("on")]),
+        ("no head", vec![user("go")]),
+        ("the wrong order", vec![answers(&["a"]), asks(&["a"]), user("go"), head("late")]),
+        (
+            "wrong types",
+            vec![
+                user("go"),
+                r#"{"type":"changed","at":7,"path":5}"#.to_owned(),
+                r#"{"type":"usage","inputTokens":"many"}"#.to_owned(),
+                r#"{"type":"message","message":{"role":"user","blocks":{}}}"#.to_owned(),
+                r#"{"type":5}"#.to_owned(),
+                r#"{"type":"later","of":{"x":[1]}}"#.to_owned(),
+            ],
+        ),
+        ("nothing but damage around", vec!["\0\0\0".to_owned(), user("go"), "}{".to_owned()]),
+        (
+            "line separators",
+            vec![user("a\u{2028}b\u{2029}c\u{85}d"), user("go\r\n").replace("\\r", "\r")],
+        ),
+    ];
+    for (what, events) in disorder {
+        let model = FakeModel::strict(vec![
+            Answer::new(message([text("went on")])),
+            Answer::new(message([text("again")])),
+        ]);
+        let env = Env::new().at(&model.base_url());
+        env.kli(&["sessions", "path"]);
+        let directory = PathBuf::from(env.kli(&["sessions", "path"]).out.trim_end());
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("20260101T000000Z-old.jsonl");
+        fs::write(&file, events.join("\n")).unwrap();
+        let before = picture(&file);
+        for command in ["show", "export"] {
+            env.kli(&["sessions", command, "old"]).exits(0);
+        }
+        assert_eq!(picture(&file), before, "{what}");
+        assert_eq!(env.kli(&["-c", "-p", "on"]).exits(0).out, "went on\n", "{what}");
+        assert_eq!(env.kli(&["-c", "-p", "on"]).exits(0).out, "again\n", "{what}");
+        let sent = model.bodies().pop().unwrap()["messages"].to_string();
+        assert!(sent.contains("went on"), "{what}: {sent}");
+        assert_eq!(env.sessions(), [file], "{what}");
+    }
 }

@@ -23,7 +23,7 @@ use super::{
     Found, Notice, SessionError,
     entry::{Read, VERSION},
     log::{self, Log, Stage, file_stamp},
-    pair::{pair, unanswered},
+    pair::{begin, pair, unanswered},
     scan::{self, Part, Summary},
 };
 
@@ -151,7 +151,7 @@ impl Store {
         if calls > 0 {
             notices.push(Notice::Interrupted { calls });
         }
-        let (messages, mut is_kept) = (pair(messages), true);
+        let (messages, mut is_kept) = (begin(pair(messages)), true);
         let log = match claim {
             Ok(lines) => {
                 let stage = if summary.end < summary.length || summary.inside {

@@ -14,6 +14,7 @@ use super::{entry::Header, log::damaged as damaged_path, *};
 use crate::message::{Arguments, Block, Message, Role, ToolCall, ToolResult, Usage};
 
 mod damage;
+mod mutation;
 
 const WS: &str = "/ws";
 

@@ -113,8 +113,7 @@ fn a_disk_that_fills_at_any_write_stops_the_run_and_leaves_whole_lines() {
             let ran = through(&env, "prlimit", &[&limit, "--"], &["-p", "go"]);
             let is_end = number + 1 == kinds.len();
 
-            ran.exits(if is_end { 0 } else { 1 })
-                .says("cannot keep the session: cannot append to `");
+            ran.exits(i32::from(!is_end)).says("cannot keep the session: cannot append to `");
             ran.says("file too large").says("what cannot be recorded is not done");
             assert_eq!(ran.err.matches("cannot keep").count(), 1, "said once: {ran:?}");
             let files = env.sessions();
@@ -266,8 +265,8 @@ fn eight_processes_on_one_session_make_seven_copies() {
     let mut prompts = Vec::new();
     for file in &files {
         let events = lines(file);
-        let copied = events[0]["parent"] == json!(original);
-        assert!(copied || events[0]["id"] == json!(original), "{}", file.display());
+        let is_copy = events[0]["parent"] == json!(original);
+        assert!(is_copy || events[0]["id"] == json!(original), "{}", file.display());
         let said: Vec<String> = events
             .iter()
             .filter(|event| event["message"]["role"] == "user")
@@ -275,7 +274,7 @@ fn eight_processes_on_one_session_make_seven_copies() {
             .collect();
         // A copy begins with what the session held when it was opened, which may be the first
         // process's prompt as well; its own is the last, and nothing comes between.
-        assert!(said.len() == 2 || copied && said.len() == 3, "{said:?}");
+        assert!(said.len() == 2 || is_copy && said.len() == 3, "{said:?}");
         assert_eq!(said[0], "begin");
         prompts.push(said.last().unwrap().clone());
     }
