@@ -89,13 +89,18 @@ pub struct ToolCall {
     pub arguments: Arguments,
 }
 
+/// The deepest nesting of a call's arguments: with what a session's line puts around it, within what
+/// `serde_json` reads (128).
+const DEEPEST: usize = 100;
+
 /// The arguments of a call: an object, or text that is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Arguments {
     /// A JSON object. Empty text counts as the empty object.
     Object(Map<String, Value>),
-    /// What could not be read as a JSON object (a cut-off answer, another type), as it came.
+    /// What could not be read as a JSON object (a cut-off answer, another type, nested more than a
+    /// hundred levels deep), as it came.
     Malformed(String),
 }
 
@@ -106,8 +111,8 @@ impl Arguments {
             return Self::Object(Map::new());
         }
         match serde_json::from_str::<Map<String, Value>>(text) {
-            Ok(map) => Self::Object(map),
-            Err(_) => Self::Malformed(text.to_owned()),
+            Ok(map) if map.values().all(|value| is_shallow(value, DEEPEST)) => Self::Object(map),
+            Ok(_) | Err(_) => Self::Malformed(text.to_owned()),
         }
     }
 
@@ -118,6 +123,15 @@ impl Arguments {
             Self::Object(map) => Value::Object(map.clone()),
             Self::Malformed(_) => Value::Object(Map::new()),
         }
+    }
+}
+
+fn is_shallow(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return false };
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_shallow(item, below)),
+        Value::Object(map) => map.values().all(|item| is_shallow(item, below)),
+        _ => true,
     }
 }
 

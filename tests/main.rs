@@ -19,3 +19,4 @@ mod keys;
 mod model;
 mod repo;
 mod sandbox;
+mod sessions;

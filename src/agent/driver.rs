@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    Budgets, Denied, Event, Op,
+    Budgets, Denied, Event, Fault, FaultKind, Op, Outcome,
     turn::{Action, CallResult, Input, Retry, Turn, Why},
     work::Bench,
 };
@@ -250,12 +250,22 @@ impl Agent {
             }
         }
         while let Some(input) = next.take() {
-            for action in self.turn.step(input) {
+            for mut action in self.turn.step(input) {
                 // Once something could not be recorded, nothing takes effect any more.
                 let harmless =
                     matches!(action, Action::Abort | Action::Emit(_) | Action::Finish(_));
                 if lost.is_some() && !harmless {
                     continue;
+                }
+                // An answer that was not kept is not the end of a run that went well.
+                if let (Action::Finish(summary), Some(message)) = (&mut action, &lost)
+                    && summary.outcome == Outcome::Ok
+                {
+                    summary.outcome = Outcome::Error;
+                    summary.exit = 1;
+                    let (kind, message) = (FaultKind::Internal, message.clone());
+                    summary.fault = Some(Fault { kind, message });
+                    lost = None;
                 }
                 match self.perform(action, ongoing, events) {
                     Performed::Done => done = true,

@@ -59,12 +59,17 @@ pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliErro
         None => None,
     };
     if let Some(found) = found {
-        let Opened { log, messages, notices, .. } = store.open(&found).map_err(config)?;
+        let Opened { log, is_kept, messages, notices, .. } =
+            store.open(&setup.workspace, &found).map_err(config)?;
+        let notices = notices.iter().map(ToString::to_string).collect();
+        if !is_kept {
+            return Ok(Started { history: messages, ..nothing(notices) });
+        }
         return Ok(Started {
             id: Some(log.id().to_owned()),
             history: messages,
             journal: Some(Box::new(SessionJournal { log })),
-            notices: notices.iter().map(ToString::to_string).collect(),
+            notices,
         });
     }
     Ok(match store.create(&setup.workspace) {

@@ -15,6 +15,9 @@ pub(crate) struct Signals {
     interrupt: Option<Signal>,
     terminate: Option<Signal>,
     hangup: Option<Signal>,
+    /// Held, so that a write beyond the limit on file sizes is an error that can be said, and not
+    /// the end of the process. A handler, as what is ignored would stay so in every tool.
+    _file_size: Option<Signal>,
 }
 
 impl Signals {
@@ -31,6 +34,7 @@ impl Signals {
             } else {
                 listen(hangup)
             },
+            _file_size: listen(SignalKind::from_raw(libc::SIGXFSZ)),
         }
     }
 

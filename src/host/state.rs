@@ -8,16 +8,17 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File, Metadata, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use super::HostError;
 use crate::authority::Grant;
 
-const NOT_TO_BE_WAITED_FOR: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+mod directory;
+pub use directory::{Directory, Looked};
 
 fn granted(grant: &Grant, path: &Path) -> Result<(), HostError> {
     if grant.permits_state(path) {
@@ -71,25 +72,6 @@ pub fn remove_tree(grant: &Grant, path: &Path) -> Result<(), HostError> {
     fs::remove_dir_all(path).map_err(|source| HostError::io("remove", path, source))
 }
 
-/// Opens a file of lines to append to and to read; a new one is for the user alone (0600).
-///
-/// # Errors
-/// [`HostError::NotGranted`], [`HostError::Kind`] for anything but a regular file, or the
-/// system's refusal.
-pub fn open_append(grant: &Grant, path: &Path) -> Result<Lines, HostError> {
-    granted(grant, path)?;
-    let file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags(NOT_TO_BE_WAITED_FOR)
-        .open(path)
-        .map_err(|source| HostError::io("open", path, source))?;
-    regular(&file, path)?;
-    Ok(Lines { file, path: path.to_owned() })
-}
-
 /// A file of lines, open to be appended to. The lock goes with it.
 #[derive(Debug)]
 pub struct Lines {
@@ -137,15 +119,8 @@ impl Lines {
         }
         whole.extend_from_slice(line);
         whole.push(b'\n');
-        let outcome = loop {
-            match self.file.write(&whole) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(written) if written < whole.len() => {
-                    break Err(io::Error::from(io::ErrorKind::StorageFull));
-                }
-                other => break other.map(|_| ()),
-            }
-        };
+        // One write, unless only a part fits; the attempt at the rest then gives the system's reason.
+        let outcome = self.file.write_all(&whole);
         if outcome.is_err() {
             // The first error is the one that matters.
             let _unshortened = self.file.set_len(before);
@@ -183,6 +158,17 @@ impl Lines {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Returns another handle on the file, to read it from its beginning.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn reader(&self) -> Result<File, HostError> {
+        let fail = |source| HostError::io("read", &self.path, source);
+        let mut file = self.file.try_clone().map_err(fail)?;
+        file.rewind().map_err(fail)?;
+        Ok(file)
+    }
 }
 
 /// Writes a whole file beside its place, syncs it, and moves it there: whoever reads it sees the old
@@ -214,30 +200,6 @@ pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), Ho
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)
 }
 
-/// Moves a file within the granted directory, over one that is there.
-///
-/// # Errors
-/// [`HostError::NotGranted`] when either end is outside, or the system's refusal.
-pub fn rename(grant: &Grant, from: &Path, to: &Path) -> Result<(), HostError> {
-    granted(grant, from)?;
-    granted(grant, to)?;
-    fs::rename(from, to).map_err(|source| HostError::io("move", from, source))
-}
-
-/// Opens a regular file for reading, without following a final link and without ever waiting.
-///
-/// # Errors
-/// [`HostError::Kind`] for anything but a regular file, or the system's refusal.
-pub fn open_read(path: &Path) -> Result<File, HostError> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(NOT_TO_BE_WAITED_FOR)
-        .open(path)
-        .map_err(|source| HostError::io("open", path, source))?;
-    regular(&file, path)?;
-    Ok(file)
-}
-
 /// Returns the names in a directory, sorted.
 ///
 /// # Errors
@@ -250,23 +212,6 @@ pub fn read_dir(path: &Path) -> Result<Vec<OsString>, HostError> {
         .map_err(|source| HostError::io("list", path, source))?;
     names.sort();
     Ok(names)
-}
-
-/// Returns what is known of a file, a final link not followed.
-///
-/// # Errors
-/// The system's refusal.
-pub fn metadata(path: &Path) -> Result<Metadata, HostError> {
-    fs::symlink_metadata(path).map_err(|source| HostError::io("look at", path, source))
-}
-
-fn regular(file: &File, path: &Path) -> Result<(), HostError> {
-    let metadata = file.metadata().map_err(|source| HostError::io("look at", path, source))?;
-    if metadata.is_file() {
-        return Ok(());
-    }
-    let kind = super::files::kind(rustix::fs::FileType::from_raw_mode(metadata.mode()));
-    Err(HostError::Kind { path: path.to_owned(), kind, wanted: "a regular file" })
 }
 
 /// Returns a name for a file that is written beside its place.

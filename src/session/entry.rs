@@ -86,19 +86,21 @@ enum Body<'a> {
         outcome: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'a str>,
+        messages: u64,
     },
 }
 
 impl Entry<'_> {
-    /// Returns the line, without its end. JSON escapes every line break, so it is one line.
-    pub(super) fn line(&self, at: &str) -> Result<Vec<u8>, SessionError> {
+    /// Returns the line, without its end. JSON escapes every line break, so it is one line. The
+    /// messages so far go with the end, so that a list needs no more than a file's two ends.
+    pub(super) fn line(&self, at: &str, messages: u64) -> Result<Vec<u8>, SessionError> {
         let (kind, body) = match *self {
             Self::Authority(report) => ("authority", Body::Authority { report }),
             Self::Message(message) => ("message", Body::Message { message }),
             Self::Usage { model, usage } => ("usage", Body::Usage { model, usage }),
             Self::Denied { tool, atom, detail } => ("denied", Body::Denied { tool, atom, detail }),
             Self::Changed { path } => ("changed", Body::Changed { path: path.to_string_lossy() }),
-            Self::End { outcome, error } => ("end", Body::End { outcome, error }),
+            Self::End { outcome, error } => ("end", Body::End { outcome, error, messages }),
         };
         encode(&Stamped { kind, at, body })
     }

@@ -2,7 +2,8 @@
 //! entry, so that opening and leaving changes nothing.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    fs::File,
     io,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -12,15 +13,18 @@ use crate::{
     authority::Grant,
     host::{
         HostError, environment,
-        state::{self, Lines},
+        state::{Directory, Lines},
     },
 };
 
 use super::{
-    SessionError,
+    Found, SessionError,
     entry::{Entry, Header, Read},
-    scan::{self, Part, Summary},
+    scan::{self, LONGEST, Part, Summary},
 };
+
+/// How many damaged bytes of a session are set aside at most, in bytes, line breaks included.
+const ASIDE: u64 = 64 << 20;
 
 /// A session that entries are appended to.
 #[derive(Debug)]
@@ -30,13 +34,17 @@ pub struct Log {
     /// The file as it was before a repair moved another into its place. Its lock is kept, so that
     /// whoever opened it before does not append to a file without a name.
     replaced: Option<Lines>,
+    /// Whether the file's name is on the disk.
+    is_named: bool,
 }
 
 /// Which session it is and where it belongs.
 #[derive(Debug)]
 struct Place {
     id: String,
+    name: OsString,
     path: PathBuf,
+    directory: Directory,
     workspace: PathBuf,
     grant: Grant,
 }
@@ -46,24 +54,36 @@ struct Place {
 pub(super) enum Stage {
     /// There is no file yet.
     New { started: SystemTime },
-    /// The file is another process's or cannot be written: a copy of its first bytes is made.
-    Copy { source: PathBuf, parent: String, until: u64, started: SystemTime },
+    /// The file is another process's, another workspace's or cannot be written: a copy of its first
+    /// bytes is made.
+    Copy { source: File, from: PathBuf, parent: String, until: u64, started: SystemTime },
     /// The file is there and locked, and damaged as the summary says.
     Damaged { lines: Lines, summary: Summary },
-    /// The file is there, locked and in order.
-    Ready(Lines),
+    /// The file is there, locked and in order, with so many messages.
+    Ready { lines: Lines, messages: u64 },
+}
+
+impl Stage {
+    /// A copy of the first `until` bytes of a session.
+    pub(super) fn copy(source: File, found: &Found, until: u64, started: SystemTime) -> Self {
+        let (from, parent) = (found.path.clone(), found.id.clone());
+        Self::Copy { source, from, parent, until, started }
+    }
 }
 
 impl Log {
     pub(super) fn new(
         id: String,
-        path: PathBuf,
+        name: OsString,
+        directory: Directory,
         workspace: &Path,
         grant: Grant,
         stage: Stage,
     ) -> Self {
-        let place = Place { id, path, workspace: workspace.to_owned(), grant };
-        Self { place, stage, replaced: None }
+        let path = directory.path().join(&name);
+        let is_named = matches!(stage, Stage::Ready { .. });
+        let place = Place { id, name, path, directory, workspace: workspace.to_owned(), grant };
+        Self { place, stage, replaced: None, is_named }
     }
 
     /// Returns the session's identifier.
@@ -81,44 +101,66 @@ impl Log {
     /// left undone: the file and its header, a repair, or a copy.
     ///
     /// # Errors
-    /// [`SessionError::Write`] when it cannot be kept. The file is as it was before, and the call
-    /// can be tried again.
+    /// [`SessionError::Write`] when it cannot be kept, [`SessionError::TooLong`] for an entry that
+    /// would not be read back. The file is as it was before, and the call can be tried again.
     pub fn append(&mut self, entry: &Entry<'_>) -> Result<(), SessionError> {
-        let line = entry.line(&stamp(environment::now()))?;
-        self.ready()?.append(&line).map_err(SessionError::write)
+        let at = stamp(environment::now());
+        let path = self.place.path.clone();
+        let (lines, messages) = self.ready()?;
+        let line = entry.line(&at, *messages)?;
+        if line.len() >= LONGEST {
+            return Err(SessionError::TooLong { path, length: line.len(), most: LONGEST });
+        }
+        lines.append(&line).map_err(SessionError::write)?;
+        *messages += u64::from(matches!(entry, Entry::Message(_)));
+        Ok(())
     }
 
     /// Waits until everything appended so far is on the disk; to be called at the end of a turn.
     ///
     /// # Errors
     /// [`SessionError::Write`] when it may be lost with the power.
-    pub fn sync(&self) -> Result<(), SessionError> {
-        match &self.stage {
-            Stage::Ready(lines) => lines.sync().map_err(SessionError::write),
-            Stage::New { .. } | Stage::Copy { .. } | Stage::Damaged { .. } => Ok(()),
+    pub fn sync(&mut self) -> Result<(), SessionError> {
+        let Stage::Ready { lines, .. } = &self.stage else { return Ok(()) };
+        lines.sync().map_err(SessionError::write)?;
+        if !self.is_named {
+            self.place.directory.sync().map_err(SessionError::write)?;
+            self.is_named = true;
         }
+        Ok(())
     }
 
-    fn ready(&mut self) -> Result<&mut Lines, SessionError> {
+    /// Makes what opening left undone, and waits until it is on the disk.
+    pub(super) fn make(&mut self) -> Result<(), SessionError> {
+        self.ready()?;
+        self.sync()
+    }
+
+    fn ready(&mut self) -> Result<(&mut Lines, &mut u64), SessionError> {
         let place = &self.place;
         let made = match &mut self.stage {
-            Stage::Ready(_) => None,
-            Stage::New { started } => Some(place.create(*started)?),
-            Stage::Copy { source, parent, until, started } => {
-                Some(place.copy(source, parent, *until, *started)?)
+            Stage::Ready { .. } => None,
+            Stage::New { started } => Some((place.create(*started)?, 0)),
+            Stage::Copy { source, from, parent, until, started } => {
+                let header = place.header(*started, Some(parent))?;
+                Some(place.rebuild(source, from, *until, Some(&header))?)
             }
-            Stage::Damaged { summary, .. } if summary.inside => Some(place.rewrite()?),
             Stage::Damaged { lines, summary } => {
+                let source = lines.reader().map_err(SessionError::read)?;
                 if summary.damaged_lines > 0 {
-                    place.set_aside()?;
+                    place.set_aside(&source)?;
                 }
-                lines.cut(summary.end).map_err(SessionError::write)?;
-                None
+                if summary.inside {
+                    Some(place.rebuild(&source, &place.path, u64::MAX, None)?)
+                } else {
+                    lines.cut(summary.end).map_err(SessionError::write)?;
+                    None
+                }
             }
         };
         self.advance(made);
         match &mut self.stage {
-            Stage::Ready(lines) => Ok(lines),
+            Stage::Ready { lines, messages } => Ok((lines, messages)),
             // `advance` leaves no other stage.
             Stage::New { .. } | Stage::Copy { .. } | Stage::Damaged { .. } => {
                 Err(SessionError::write(in_use(&self.place.path)))
@@ -127,15 +169,18 @@ impl Log {
     }
 
     /// Goes on to the last stage, with a file that was made or with the one that was open already.
-    fn advance(&mut self, made: Option<Lines>) {
+    fn advance(&mut self, made: Option<(Lines, u64)>) {
         let placeholder = Stage::New { started: SystemTime::UNIX_EPOCH };
         self.stage = match (std::mem::replace(&mut self.stage, placeholder), made) {
-            (Stage::Damaged { lines, .. }, Some(made)) => {
-                self.replaced = Some(lines);
-                Stage::Ready(made)
+            (old, Some((lines, messages))) => {
+                if let Stage::Damaged { lines, .. } = old {
+                    self.replaced = Some(lines);
+                }
+                Stage::Ready { lines, messages }
             }
-            (_, Some(made)) => Stage::Ready(made),
-            (Stage::Damaged { lines, .. } | Stage::Ready(lines), None) => Stage::Ready(lines),
+            (Stage::Damaged { lines, summary }, None) => {
+                Stage::Ready { lines, messages: summary.messages }
+            }
             (stage, None) => stage,
         };
     }
@@ -148,96 +193,102 @@ impl Place {
 
     fn create(&self, started: SystemTime) -> Result<Lines, SessionError> {
         let header = self.header(started, None)?;
-        let mut lines = open_locked(&self.grant, &self.path)?;
+        let mut lines = self.open_locked(&self.name)?;
+        // A first attempt may have got no further.
         if lines.length().map_err(SessionError::write)? == 0 {
             lines.append(&header).map_err(SessionError::write)?;
         }
         Ok(lines)
     }
 
-    /// Copies the first bytes of another session into a new file, under a header of its own.
-    fn copy(
-        &self,
-        source: &Path,
-        parent: &str,
-        until: u64,
-        started: SystemTime,
-    ) -> Result<Lines, SessionError> {
-        let header = self.header(started, Some(parent))?;
-        self.rebuild(source, until, Some(&header))
-    }
-
-    /// Writes the lines that are kept into a new file, which takes the place of the old one.
-    fn rewrite(&self) -> Result<Lines, SessionError> {
-        self.set_aside()?;
-        self.rebuild(&self.path, u64::MAX, None)
-    }
-
+    /// Writes the events that are kept into a new file, under a header of its own when there is one,
+    /// which takes the place of the old one; returns it with the number of messages.
     fn rebuild(
         &self,
-        source: &Path,
+        source: &File,
+        from: &Path,
         until: u64,
         header: Option<&[u8]>,
-    ) -> Result<Lines, SessionError> {
-        let beside = suffixed(&self.path, ".part");
-        let mut lines = open_locked(&self.grant, &beside)?;
+    ) -> Result<(Lines, u64), SessionError> {
+        let beside = suffixed(&self.name, ".part");
+        let mut lines = self.open_locked(&beside)?;
         // A killed process may have left one there.
         lines.cut(0).map_err(SessionError::write)?;
         if let Some(header) = header {
             lines.append(header).map_err(SessionError::write)?;
         }
-        let file = state::open_read(source).map_err(SessionError::read)?;
-        scan::scan(file, source, until, |part| match part {
+        let summary = scan::scan(again(source, from)?, from, until, |part| match part {
             Part::Kept(_, Read::Header { .. }) if header.is_some() => Ok(()),
             Part::Kept(line, _) => lines.append(line).map_err(SessionError::write),
             Part::Damaged(_) => Ok(()),
         })?;
         lines.sync().map_err(SessionError::write)?;
-        state::rename(&self.grant, &beside, &self.path).map_err(SessionError::write)?;
-        Ok(lines)
+        self.directory.rename(&self.grant, &beside, &self.name).map_err(SessionError::write)?;
+        self.directory.sync().map_err(SessionError::write)?;
+        Ok((lines, summary.messages))
     }
 
-    /// Copies the damaged bytes to another file, a line each, and waits until they are on the disk.
-    fn set_aside(&self) -> Result<(), SessionError> {
-        let mut damaged = state::open_append(&self.grant, &damaged_path(&self.path))
+    /// Copies the damaged bytes to another file, a line each, as far as there is room for them, and
+    /// waits until they are on the disk.
+    fn set_aside(&self, source: &File) -> Result<(), SessionError> {
+        let mut aside = self
+            .directory
+            .append(&self.grant, &suffixed(&self.name, DAMAGED))
             .map_err(SessionError::write)?;
-        let file = state::open_read(&self.path).map_err(SessionError::read)?;
-        scan::scan(file, &self.path, u64::MAX, |part| match part {
-            Part::Damaged(bytes) => damaged.append(bytes).map_err(SessionError::write),
-            Part::Kept(..) => Ok(()),
+        let mut room = ASIDE.saturating_sub(aside.length().map_err(SessionError::write)?);
+        scan::scan(again(source, &self.path)?, &self.path, u64::MAX, |part| {
+            let Part::Damaged(bytes) = part else { return Ok(()) };
+            let most = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+            room = room.saturating_sub(most as u64);
+            match bytes.get(..most).filter(|bytes| !bytes.is_empty()) {
+                Some(bytes) => aside.append(bytes).map_err(SessionError::write),
+                None => Ok(()),
+            }
         })?;
-        damaged.sync().map_err(SessionError::write)
+        aside.sync().map_err(SessionError::write)
+    }
+
+    /// Opens a file that nobody else may append to.
+    fn open_locked(&self, name: &OsStr) -> Result<Lines, SessionError> {
+        let lines = self.directory.append(&self.grant, name).map_err(SessionError::write)?;
+        // A file system without locks is no reason to keep no session; the lock is refused only when
+        // somebody else has it.
+        if matches!(lines.try_lock(), Ok(false)) {
+            return Err(SessionError::write(in_use(lines.path())));
+        }
+        Ok(lines)
     }
 }
 
-/// Opens a file that nobody else may append to.
-fn open_locked(grant: &Grant, path: &Path) -> Result<Lines, SessionError> {
-    let lines = state::open_append(grant, path).map_err(SessionError::write)?;
-    // A file system without locks is no reason to keep no session; the lock is refused only when
-    // somebody else has it.
-    if matches!(lines.try_lock(), Ok(false)) {
-        return Err(SessionError::write(in_use(path)));
-    }
-    Ok(lines)
+fn again(source: &File, path: &Path) -> Result<File, SessionError> {
+    source.try_clone().map_err(|error| SessionError::read(HostError::io("read", path, error)))
 }
 
 fn in_use(path: &Path) -> HostError {
     HostError::io("lock", path, io::Error::from(io::ErrorKind::ResourceBusy))
 }
 
+const DAMAGED: &str = ".damaged";
+
 /// Returns where a session's damaged bytes are set aside.
-pub(super) fn damaged_path(path: &Path) -> PathBuf {
-    suffixed(path, ".damaged")
+pub(super) fn damaged(path: &Path) -> PathBuf {
+    suffixed(path.as_os_str(), DAMAGED).into()
 }
 
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
+/// Returns how many damaged bytes of a session can still be set aside.
+pub(super) fn room(directory: &Directory, name: &OsStr) -> u64 {
+    let there = directory.look(&suffixed(name, DAMAGED)).map_or(0, |looked| looked.size);
+    ASIDE.saturating_sub(there)
+}
+
+fn suffixed(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
     name.push(suffix);
-    name.into()
+    name
 }
 
 /// Returns a time as entries carry it: RFC 3339 in UTC, with milliseconds.
-fn stamp(time: SystemTime) -> String {
+pub(super) fn stamp(time: SystemTime) -> String {
     format!("{:.3}", timestamp(time))
 }
 

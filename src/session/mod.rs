@@ -13,17 +13,23 @@ use std::path::PathBuf;
 use crate::host::HostError;
 
 mod entry;
+mod find;
 mod log;
 mod notice;
+mod overview;
 mod pair;
 mod scan;
 mod store;
+mod tell;
 
 pub use entry::{Entry, VERSION};
+pub use find::{Found, Listing};
 pub use log::Log;
 pub use notice::Notice;
+pub use overview::Overview;
 pub use pair::{NO_RESULT, pair};
-pub use store::{Found, Opened, Store};
+pub use store::{Forked, Opened, Store};
+pub use tell::{Damage, Told};
 
 /// Why a session cannot be found, read or kept.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +48,14 @@ pub enum SessionError {
         source: HostError,
     },
     /// No session of this workspace has such an identifier.
-    #[error("no session `{prefix}` in this workspace{}", among(.known))]
+    #[error("no session `{prefix}` in this workspace{}", among(.known, *.near))]
     Unknown {
         /// What was asked for.
         prefix: String,
-        /// The latest ones that are there, at most five.
+        /// Those that are nearly called so, or else the latest; at most five.
         known: Vec<String>,
+        /// Whether they are nearly called so.
+        near: bool,
     },
     /// More than one session has an identifier that starts like this.
     #[error("more than one session starts with `{prefix}`: {}; give more of the identifier", list(.ids))]
@@ -65,13 +73,15 @@ pub enum SessionError {
         /// Its format.
         version: u64,
     },
-    /// A line is longer than any that kli writes.
-    #[error("session `{}` has a line of more than {most} bytes; move the file away", .path.display())]
+    /// An entry that would not be read back.
+    #[error("cannot keep the session: the entry has {length} bytes, and `{}` takes up to {most} on a line", .path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
+        /// The length in bytes.
+        length: usize,
         /// The bound in bytes.
-        most: u64,
+        most: usize,
     },
     /// An entry that JSON cannot carry.
     #[error("cannot write the entry as JSON")]
@@ -86,11 +96,11 @@ fn list(ids: &[String]) -> String {
     ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ")
 }
 
-fn among(ids: &[String]) -> String {
-    if ids.is_empty() {
-        "; it has none yet".to_owned()
-    } else {
-        format!("; the latest are {}", list(ids))
+fn among(ids: &[String], near: bool) -> String {
+    match ids {
+        [] => "; it has none yet".to_owned(),
+        _ if near => format!("; did you mean {}?", list(ids)),
+        _ => format!("; the latest are {}", list(ids)),
     }
 }
 

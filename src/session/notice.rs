@@ -13,6 +13,8 @@ pub enum Notice {
         bytes: u64,
         /// Where they go before the next entry is appended; `None` when they stay, as a copy is made.
         aside: Option<PathBuf>,
+        /// How many of them that file takes.
+        room: u64,
     },
     /// Events of a known kind whose shape this version cannot read. They stay in the file.
     Unreadable {
@@ -40,6 +42,13 @@ pub enum Notice {
         /// What the system said.
         why: String,
     },
+    /// The session cannot be written and no copy can be made: nothing of this run is kept.
+    NotKept {
+        /// The session that was opened.
+        id: String,
+        /// What the system said.
+        why: String,
+    },
     /// The file system knows no locks: nothing keeps another process from appending as well.
     NoLock {
         /// What the system said.
@@ -50,11 +59,14 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damaged { lines, bytes, aside } => {
-                let (bytes, lines) = (counted(*bytes, "damaged byte"), counted(*lines, "line"));
+            Self::Damaged { lines, bytes: damaged, aside, room } => {
+                let (bytes, lines) = (counted(*damaged, "damaged byte"), counted(*lines, "line"));
                 write!(f, "{bytes} on {lines} of the session left out; ")?;
                 match aside {
                     Some(aside) => {
+                        if damaged > room {
+                            write!(f, "the first {room} of them are ")?;
+                        }
                         write!(f, "set aside in `{}` before the next entry", aside.display())
                     }
                     None => f.write_str("the copy is made without"),
@@ -80,6 +92,12 @@ impl fmt::Display for Notice {
                 f,
                 "session `{id}` cannot be written ({why}); this run goes on in a copy, `{copy}`"
             ),
+            Self::NotKept { id, why } => {
+                write!(
+                    f,
+                    "session `{id}` cannot be written ({why}); what this run adds is not kept"
+                )
+            }
             Self::NoLock { why } => write!(
                 f,
                 "the session cannot be locked ({why}); do not open it in another kli at the same time"

@@ -9,10 +9,14 @@ use crate::message::{Block, Message, Role, ToolResult};
 /// What the model is told about a call whose result was never recorded.
 pub const NO_RESULT: &str = "interrupted: no result was recorded";
 
+/// What the model is told of a conversation that begins with its own words.
+const NO_BEGINNING: &str = "(the beginning of this conversation was lost)";
+
 /// Gives every call exactly one result, in the user message right after it and before anything else
 /// there. A call without a result gets an error result ([`NO_RESULT`]); a result without its call,
 /// a second result, a second call of the same identifier in one message, a call by the user, and
-/// messages that hold nothing are dropped. What is in order already is not changed.
+/// messages that hold nothing are dropped. A call with an identifier that an earlier message used
+/// gets another one, with its result. What is in order already is not changed.
 pub fn pair(messages: Vec<Message>) -> Vec<Message> {
     let (stripped, mut results) = strip(messages);
     let mut paired: Vec<Message> = Vec::with_capacity(stripped.len());
@@ -36,7 +40,51 @@ pub fn pair(messages: Vec<Message>) -> Vec<Message> {
     if !owed.is_empty() {
         paired.push(Message { role: Role::User, blocks: owed });
     }
+    tell_apart(&mut paired);
     paired
+}
+
+/// Lets a history begin with the user, as providers demand: where its beginning was lost, the model is
+/// told.
+pub(super) fn begin(mut messages: Vec<Message>) -> Vec<Message> {
+    if messages.first().is_some_and(|first| first.role == Role::Assistant) {
+        messages.insert(0, Message::user(NO_BEGINNING));
+    }
+    messages
+}
+
+/// Gives every call of a paired history an identifier of its own.
+fn tell_apart(paired: &mut [Message]) {
+    let mut used: HashSet<String> = HashSet::new();
+    // How often an identifier was met, and what it is called in the latest message.
+    let mut met: HashMap<String, u64> = HashMap::new();
+    let mut renamed: HashMap<String, String> = HashMap::new();
+    for message in paired {
+        if message.role == Role::Assistant {
+            renamed.clear();
+        }
+        for block in &mut message.blocks {
+            match block {
+                Block::Call(call) if !used.insert(call.id.clone()) => {
+                    let number = met.entry(call.id.clone()).or_insert(1);
+                    let other = loop {
+                        *number += 1;
+                        let other = format!("{}_{number}", call.id);
+                        if used.insert(other.clone()) {
+                            break other;
+                        }
+                    };
+                    renamed.insert(std::mem::replace(&mut call.id, other.clone()), other);
+                }
+                Block::Result(result) => {
+                    if let Some(other) = renamed.get(&result.call) {
+                        result.call.clone_from(other);
+                    }
+                }
+                Block::Call(_) | Block::Text { .. } | Block::Opaque { .. } => {}
+            }
+        }
+    }
 }
 
 /// Counts the calls that [`pair`] has to answer itself.
@@ -108,4 +156,4 @@ fn owed_by(message: &Message, recorded: Vec<ToolResult>) -> Vec<Block> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,9 +2,11 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read as _},
+    io::{self, BufRead, BufReader, Read as _, Seek as _},
     path::Path,
 };
+
+use serde::de::IgnoredAny;
 
 use crate::host::HostError;
 
@@ -13,21 +15,28 @@ use super::{
     entry::{self, Read},
 };
 
-/// The longest line that is read, in bytes. A message is far below it; a file that a hostile program
-/// blew up must not take all memory.
-const LONGEST: u64 = 256 << 20;
+/// The longest line that is written, and read as one, in bytes: a file that a hostile program blew
+/// up must not take all memory.
+pub(super) const LONGEST: usize = 64 << 20;
 
-/// How many places in a damaged line are tried as the start of a whole event.
+/// How many places in a damaged line are tried as the start of an event.
 const TRIES: usize = 64;
+
+/// How many bytes of a damaged line are parsed in vain, as a multiple of its length; short lines may
+/// always cost [`CHEAP`].
+const EFFORT: usize = 4;
+
+/// See [`EFFORT`], in bytes.
+const CHEAP: usize = 4 << 20;
 
 /// How an event starts that kli wrote.
 const START: &[u8] = br#"{"type":""#;
 
 /// A part of a file.
 pub(super) enum Part<'a> {
-    /// A line that is kept, without its end.
+    /// An event that is kept, without a line break.
     Kept(&'a [u8], Read),
-    /// Bytes that are no event.
+    /// Bytes that are no event; of a line that is longer than [`LONGEST`], a piece.
     Damaged(&'a [u8]),
 }
 
@@ -42,72 +51,149 @@ pub(super) struct Summary {
     pub(super) damaged_lines: u64,
     /// Damaged bytes.
     pub(super) damaged_bytes: u64,
-    /// Whether damaged bytes come before a kept line, so that cutting the tail is not enough.
+    /// Whether cutting the tail is not enough: damaged bytes come before a kept line, or on its line.
     pub(super) inside: bool,
+    /// Messages.
+    pub(super) messages: u64,
 }
 
-/// Reads a file up to `limit` bytes and hands every part to `each`, in order.
+/// Reads a file from its beginning up to `limit` bytes and hands every part to `each`, in order.
 pub(super) fn scan(
     file: File,
     path: &Path,
     limit: u64,
+    each: impl FnMut(Part<'_>) -> Result<(), SessionError>,
+) -> Result<Summary, SessionError> {
+    scan_with(file, path, limit, LONGEST, each)
+}
+
+/// As [`scan`], with another bound for a line.
+pub(super) fn scan_with(
+    mut file: File,
+    path: &Path,
+    limit: u64,
+    longest: usize,
     mut each: impl FnMut(Part<'_>) -> Result<(), SessionError>,
 ) -> Result<Summary, SessionError> {
+    let fail = |source| SessionError::read(HostError::io("read", path, source));
+    file.rewind().map_err(fail)?;
     let mut reader = BufReader::with_capacity(256 << 10, file.take(limit));
-    let mut line = Vec::new();
+    let mut line: Vec<u8> = Vec::new();
     let mut summary = Summary::default();
-    let damaged = |summary: &mut Summary, bytes: &[u8]| {
-        summary.damaged_lines += 1;
-        summary.damaged_bytes += bytes.len() as u64;
-    };
+    // Whether a part of this line went as damaged already.
+    let mut broken = false;
     loop {
+        let room = longest.saturating_sub(line.len());
+        let read = reader.by_ref().take(room as u64).read_until(b'\n', &mut line).map_err(fail)?;
+        summary.length += read as u64;
+        if line.is_empty() {
+            return Ok(summary);
+        }
+        if line.len() >= longest && !line.ends_with(b"\n") {
+            let until = before_an_event(&line);
+            let damaged = line.get(..until).unwrap_or_default();
+            summary.damaged(damaged, &mut broken);
+            each(Part::Damaged(damaged))?;
+            line.drain(..until);
+            continue;
+        }
+        let content = line.strip_suffix(b"\n").unwrap_or(&line);
+        let before = summary.length - line.len() as u64;
+        if content.iter().all(u8::is_ascii_whitespace) {
+            // An empty line is nothing; behind damaged bytes, or without its end, it goes with the tail.
+            if summary.end == before && !broken && line.ends_with(b"\n") {
+                summary.end = summary.length;
+            }
+        } else {
+            let damaged_before = summary.damaged_lines > 0;
+            let mut kept = false;
+            split(content, &mut |part| {
+                match &part {
+                    Part::Damaged(bytes) => summary.damaged(bytes, &mut broken),
+                    Part::Kept(_, read) => {
+                        kept = true;
+                        summary.messages += u64::from(matches!(read, Read::Message(_)));
+                    }
+                }
+                each(part)
+            })?;
+            if kept {
+                summary.inside |= damaged_before || broken;
+                summary.end = summary.length;
+            }
+        }
         line.clear();
-        let read = reader.by_ref().take(LONGEST).read_until(b'\n', &mut line);
-        let read =
-            read.map_err(|source| SessionError::read(HostError::io("read", path, source)))?;
+        broken = false;
         if read == 0 {
             return Ok(summary);
         }
-        if read as u64 == LONGEST {
-            return Err(SessionError::TooLong { path: path.to_owned(), most: LONGEST });
-        }
-        summary.length += read as u64;
-        let content = line.strip_suffix(b"\n").unwrap_or(&line);
-        if content.iter().all(u8::is_ascii_whitespace) {
-            // An empty line is nothing; behind damaged bytes, or without its end, it goes with the tail.
-            let whole = summary.end + read as u64 == summary.length;
-            if whole && line.ends_with(b"\n") {
-                summary.end = summary.length;
-            }
-            continue;
-        }
-        let Some((before, kept, read)) = salvage(content) else {
-            damaged(&mut summary, content);
-            each(Part::Damaged(content))?;
-            continue;
-        };
-        if !before.is_empty() {
-            damaged(&mut summary, before);
-            each(Part::Damaged(before))?;
-        }
-        each(Part::Kept(kept, read))?;
-        summary.inside = summary.damaged_lines > 0;
-        summary.end = summary.length;
     }
 }
 
-/// Finds the event on a line: the whole of it, or what follows the remains of another write.
-fn salvage(line: &[u8]) -> Option<(&[u8], &[u8], Read)> {
-    if let Some(read) = event(line) {
-        return Some((&[], line, read));
+impl Summary {
+    fn damaged(&mut self, bytes: &[u8], broken: &mut bool) {
+        self.damaged_lines += u64::from(!std::mem::replace(broken, true));
+        self.damaged_bytes += bytes.len() as u64;
     }
-    // A write that was torn, or a block of NULs after a loss of power, with a later write glued to
-    // it. The first place from which the rest is a whole event is that write.
-    let places = (1..line.len()).filter(|at| line.get(*at..).is_some_and(|r| r.starts_with(START)));
-    places.take(TRIES).find_map(|at| {
-        let (before, rest) = line.split_at_checked(at)?;
-        event(rest).map(|read| (before, rest, read))
-    })
+}
+
+/// Returns how many bytes of the start of an endless line are given up: at least half of them, up to
+/// where an event may begin.
+fn before_an_event(line: &[u8]) -> usize {
+    let half = line.len() / 2;
+    let second = line.get(half..).unwrap_or_default();
+    // A start may be cut in two.
+    let safe = line.len().saturating_sub(START.len()).max(1);
+    memchr::memmem::find(second, START).map_or(safe, |at| (half + at).max(1))
+}
+
+/// Hands out the parts of one line: the event that it is, or the events among the remains of other
+/// writes. A torn write, a block of NULs after a loss of power, or a lost line break glues lines
+/// together.
+fn split<'a>(
+    line: &'a [u8],
+    each: &mut impl FnMut(Part<'a>) -> Result<(), SessionError>,
+) -> Result<(), SessionError> {
+    if let Some(read) = event(line) {
+        return each(Part::Kept(line, read));
+    }
+    let effort = line.len().saturating_mul(EFFORT).max(CHEAP);
+    let (mut done, mut spent) = (0, 0);
+    let starts = memchr::memmem::find_iter(line, START).filter(|at| begins(line, *at));
+    for at in starts.take(TRIES) {
+        let Some(rest) = line.get(at..).filter(|_| at >= done && spent < effort) else { continue };
+        spent += rest.len();
+        let Some((bytes, read)) = first_event(rest) else { continue };
+        if at > done {
+            each(Part::Damaged(line.get(done..at).unwrap_or_default()))?;
+        }
+        done = at + bytes.len();
+        each(Part::Kept(bytes, read))?;
+    }
+    match line.get(done..).filter(|rest| !rest.iter().all(u8::is_ascii_whitespace)) {
+        Some(rest) => each(Part::Damaged(rest)),
+        None => Ok(()),
+    }
+}
+
+/// Says whether an event of kli's own may begin here, and not merely a part of one.
+fn begins(line: &[u8], at: usize) -> bool {
+    let rest = line.get(at + START.len()..).unwrap_or_default();
+    let kind = rest.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    let rest = rest.get(kind..).unwrap_or_default();
+    kind > 0 && (rest.starts_with(br#"","at":""#) || rest.starts_with(br#"","version":"#))
+}
+
+/// Returns the event that these bytes begin with. What goes on like the inside of a larger object is
+/// a part of that and no event.
+fn first_event(bytes: &[u8]) -> Option<(&[u8], Read)> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    let (value, rest) = bytes.split_at_checked(values.byte_offset())?;
+    if rest.trim_ascii_start().first().is_some_and(|next| b",}]:".contains(next)) {
+        return None;
+    }
+    event(value).map(|read| (value, read))
 }
 
 fn event(line: &[u8]) -> Option<Read> {
@@ -118,7 +204,13 @@ fn event(line: &[u8]) -> Option<Read> {
 pub(super) fn has_message(file: File, limit: u64) -> io::Result<bool> {
     let mut head = Vec::new();
     file.take(limit).read_to_end(&mut head)?;
-    Ok(head
-        .split(|byte| *byte == b'\n')
-        .any(|line| matches!(salvage(line), Some((_, _, Read::Message(_))))))
+    let mut found = false;
+    for line in head.split(|byte| *byte == b'\n') {
+        // Nothing that is handed out fails.
+        let _infallible = split(line, &mut |part| {
+            found |= matches!(part, Part::Kept(_, Read::Message(_)));
+            Ok(())
+        });
+    }
+    Ok(found)
 }

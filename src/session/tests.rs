@@ -10,10 +10,11 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::{entry::Header, log::damaged_path, *};
+use super::{entry::Header, log::damaged as damaged_path, *};
 use crate::message::{Arguments, Block, Message, Role, ToolCall, ToolResult, Usage};
 
 mod damage;
+mod mutation;
 
 const WS: &str = "/ws";
 
@@ -49,7 +50,7 @@ impl Room {
     }
 
     fn open(&self) -> Opened {
-        self.store.open(&self.latest()).unwrap()
+        self.store.open(Path::new(WS), &self.latest()).unwrap()
     }
 
     fn texts(&self) -> Vec<String> {
@@ -75,7 +76,7 @@ fn notices(opened: &Opened) -> Vec<String> {
 }
 
 fn message_line(text: &str) -> Vec<u8> {
-    Entry::Message(&Message::user(text)).line("2026-11-29T17:44:23.000Z").unwrap()
+    Entry::Message(&Message::user(text)).line("2026-11-29T17:44:23.000Z", 0).unwrap()
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn a_session_is_one_event_a_line_for_the_user_alone() {
                    "cacheReadTokens": 0, "cacheWriteTokens": 0}),
             json!({"type": "denied", "at": "T", "tool": "bash", "atom": "process/exec", "detail": "rm"}),
             json!({"type": "changed", "at": "T", "path": "/ws/a"}),
-            json!({"type": "end", "at": "T", "outcome": "ok"}),
+            json!({"type": "end", "at": "T", "outcome": "ok", "messages": 1}),
         ]
     );
     let name = log.path().file_name().unwrap().to_str().unwrap();
@@ -176,7 +177,7 @@ fn opening_and_leaving_changes_nothing_even_when_there_is_damage() {
         (fs::read(&path).unwrap(), metadata.mtime(), directory.mtime_nsec(), names)
     };
     let before = look();
-    let opened = room.open();
+    let mut opened = room.open();
     assert_eq!(texts(&opened.messages), ["one", "two"]);
     opened.log.sync().unwrap();
     drop(opened);
@@ -291,8 +292,11 @@ fn a_session_in_use_goes_on_in_a_copy() {
     drop((first, second));
 
     let find = |id: &str| room.store.find(Path::new(WS), id).unwrap();
-    assert_eq!(texts(&room.store.open(&find(&id)).unwrap().messages), ["one", "mine"]);
-    let again = room.store.open(&find(&copy)).unwrap();
+    assert_eq!(
+        texts(&room.store.open(Path::new(WS), &find(&id)).unwrap().messages),
+        ["one", "mine"]
+    );
+    let again = room.store.open(Path::new(WS), &find(&copy)).unwrap();
     assert_eq!(texts(&again.messages), ["one", "theirs"]);
     assert_eq!(again.log.id(), copy, "control: nobody has it any more");
 }
@@ -328,20 +332,34 @@ fn a_session_that_cannot_be_written_goes_on_in_a_copy() {
     drop(opened);
     assert_eq!(fs::read(&path).unwrap(), before);
     let found = room.store.find(Path::new(WS), &copy).unwrap();
-    assert_eq!(texts(&room.store.open(&found).unwrap().messages), ["one", "two"]);
+    assert_eq!(texts(&room.store.open(Path::new(WS), &found).unwrap().messages), ["one", "two"]);
     assert!(!damaged_path(&path).exists());
 
-    // Where nothing can be made either, the first entry is refused with a typed error.
+    // Where nothing can be made either, a new session is refused with a typed error, and an old one
+    // is read and not gone on with.
     let directory = path.parent().unwrap();
     fs::set_permissions(directory, fs::Permissions::from_mode(0o500)).unwrap();
-    let mut log = room.store.create(Path::new(WS)).unwrap();
-    let error = log.append(&Entry::Message(&Message::user("three"))).unwrap_err();
+    let names = || fs::read_dir(directory).unwrap().count();
+    let before = names();
+    let error = room.store.create(Path::new(WS)).unwrap_err();
     assert!(matches!(error, SessionError::Write { .. }));
     let error = error.to_string();
-    assert!(error.starts_with("cannot keep the session: cannot open `"), "{error}");
-    assert!(error.ends_with("`: permission denied") && !log.path().exists(), "{error}");
+    assert!(error.starts_with("cannot keep the session: cannot write in `"), "{error}");
+    assert!(error.ends_with("`: permission denied"), "{error}");
+    let found = room.store.find(Path::new(WS), &id).unwrap();
+    let opened = room.store.open(Path::new(WS), &found).unwrap();
+    assert!(!opened.is_kept);
+    assert_eq!(texts(&opened.messages), ["one"]);
+    let told = notices(&opened);
+    let start = format!("session `{id}` cannot be written (cannot write in `");
+    assert!(
+        told[1].starts_with(&start) && told[1].ends_with("this run adds is not kept"),
+        "{told:?}"
+    );
+    assert_eq!(names(), before);
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap();
-    say(&mut log, "control: it can be tried again");
+    say(&mut room.store.create(Path::new(WS)).unwrap(), "control: it can be tried again");
+    assert_eq!(names(), before + 1);
 }
 
 #[test]
@@ -431,7 +449,7 @@ fn what_a_newer_kli_wrote_is_refused_by_name() {
     let path = room.session(&["one"]);
     let text = fs::read_to_string(&path).unwrap().replace("\"version\":1", "\"version\":2");
     fs::write(&path, &text).unwrap();
-    let error = room.store.open(&room.latest()).unwrap_err().to_string();
+    let error = room.store.open(Path::new(WS), &room.latest()).unwrap_err().to_string();
     assert!(error.ends_with("has format 2, this kli reads up to 1; use a newer kli"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
@@ -445,7 +463,7 @@ fn a_state_directory_that_cannot_be_used_is_a_typed_error() {
     let error = store.create(Path::new(WS)).unwrap_err();
     assert!(matches!(error, SessionError::Write { .. }));
     let error = error.to_string();
-    assert!(error.starts_with("cannot keep the session: cannot look at `"), "{error}");
+    assert!(error.starts_with("cannot keep the session: cannot create the directory `"), "{error}");
     assert_eq!(fs::read(&blocked).unwrap(), b"x");
 }
 

@@ -10,11 +10,23 @@ fn place() -> (tempfile::TempDir, Grant) {
     (place, grant)
 }
 
+fn directory(path: &Path) -> Directory {
+    Directory::open(path, &[]).unwrap().unwrap()
+}
+
+fn append(grant: &Grant, path: &Path) -> Result<Lines, HostError> {
+    directory(path.parent().unwrap()).append(grant, path.file_name().unwrap())
+}
+
+fn read(path: &Path) -> Result<File, HostError> {
+    directory(path.parent().unwrap()).read(path.file_name().unwrap())
+}
+
 #[test]
 fn lines_are_appended_whole_and_a_torn_one_is_ended_first() {
     let (place, grant) = place();
     let path = place.path().join("log");
-    let mut lines = open_append(&grant, &path).unwrap();
+    let mut lines = append(&grant, &path).unwrap();
     lines.append(b"one").unwrap();
     lines.append(b"").unwrap();
     lines.sync().unwrap();
@@ -33,8 +45,8 @@ fn lines_are_appended_whole_and_a_torn_one_is_ended_first() {
 fn the_lock_is_exclusive_and_goes_with_the_value() {
     let (place, grant) = place();
     let path = place.path().join("log");
-    let first = open_append(&grant, &path).unwrap();
-    let second = open_append(&grant, &path).unwrap();
+    let first = append(&grant, &path).unwrap();
+    let second = append(&grant, &path).unwrap();
     assert!(first.try_lock().unwrap());
     assert!(!second.try_lock().unwrap());
     drop(first);
@@ -52,11 +64,14 @@ fn nothing_outside_the_granted_directory_is_touched() {
             assert!(matches!(outcome, Err(HostError::NotGranted { .. })), "{outcome:?}");
         };
         refused(create_dir(&grant, &path));
-        refused(open_append(&grant, &path).map(drop));
+        refused(append(&grant, &path).map(drop));
         refused(write_atomic(&grant, &path, b"x"));
         fs::write(place.path().join("from"), "x").unwrap();
-        refused(rename(&grant, &place.path().join("from"), &path));
-        refused(rename(&grant, &path, &place.path().join("to")));
+        let (name, from) = (path.file_name().unwrap(), OsString::from("from"));
+        let elsewhere = directory(path.parent().unwrap());
+        refused(elsewhere.rename(&grant, &from, name));
+        refused(elsewhere.rename(&grant, name, &from));
+        refused(Directory::create(&grant, outside.path(), &[name]).map(drop));
         assert!(!path.exists(), "{}", path.display());
     }
     // Control: the same calls inside do what they say.
@@ -64,7 +79,7 @@ fn nothing_outside_the_granted_directory_is_touched() {
     create_dir(&grant, &inside).unwrap();
     assert_eq!(fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o700);
     write_atomic(&grant, &inside.join("f"), b"x").unwrap();
-    rename(&grant, &inside.join("f"), &inside.join("g")).unwrap();
+    directory(&inside).rename(&grant, "f".as_ref(), "g".as_ref()).unwrap();
     assert_eq!(read_dir(&inside).unwrap(), ["g"]);
 }
 
@@ -75,8 +90,8 @@ fn neither_a_link_nor_a_fifo_stands_for_a_file() {
     fs::write(&secret, "s").unwrap();
     let link = place.path().join("link");
     symlink(&secret, &link).unwrap();
-    assert_eq!(open_append(&grant, &link).unwrap_err().errno(), Some(libc::ELOOP));
-    assert_eq!(open_read(&link).unwrap_err().errno(), Some(libc::ELOOP));
+    assert_eq!(append(&grant, &link).unwrap_err().errno(), Some(libc::ELOOP));
+    assert_eq!(read(&link).unwrap_err().errno(), Some(libc::ELOOP));
     assert_eq!(fs::read(&secret).unwrap(), b"s");
     let fifo = place.path().join("fifo");
     rustix::fs::mknodat(
@@ -87,10 +102,59 @@ fn neither_a_link_nor_a_fifo_stands_for_a_file() {
         0,
     )
     .unwrap();
-    let error = open_read(&fifo).unwrap_err().sentence();
+    let error = read(&fifo).unwrap_err().sentence();
     assert!(error.ends_with("is a FIFO, not a regular file"), "{error}");
-    assert!(matches!(open_append(&grant, &fifo), Err(HostError::Kind { .. })));
-    assert_eq!(open_read(&secret).unwrap().metadata().unwrap().len(), 1, "control");
+    assert!(matches!(append(&grant, &fifo), Err(HostError::Kind { .. })));
+    assert_eq!(read(&secret).unwrap().metadata().unwrap().len(), 1, "control");
+    // A second name of another file: reading is harmless, appending would change both.
+    let second = place.path().join("second");
+    fs::hard_link(&secret, &second).unwrap();
+    let error = append(&grant, &second).unwrap_err().sentence();
+    assert!(error.contains("several names (hard links), not a file of its own"), "{error}");
+    assert_eq!(read(&second).unwrap().metadata().unwrap().len(), 1);
+    fs::remove_file(&second).unwrap();
+    append(&grant, &secret).unwrap().append(b"control").unwrap();
+}
+
+#[test]
+fn a_link_on_the_way_below_the_root_is_not_followed() {
+    let (place, grant) = place();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), place.path().join("a")).unwrap();
+    let names: [&std::ffi::OsStr; 2] = ["a".as_ref(), "b".as_ref()];
+    let refused = |error: HostError| {
+        let error = error.sentence();
+        assert!(
+            error.ends_with("/a` is a link or a file, not a directory; move it away"),
+            "{error}"
+        );
+    };
+    refused(Directory::open(place.path(), &names).unwrap_err());
+    refused(Directory::create(&grant, place.path(), &names).unwrap_err());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    fs::remove_file(place.path().join("a")).unwrap();
+    assert!(Directory::open(place.path(), &names).unwrap().is_none(), "nothing is made by looking");
+    // Control; and the root itself may be reached through a link of the user's.
+    Directory::create(&grant, place.path(), &names).unwrap();
+    let root = outside.path().join("root");
+    symlink(place.path(), &root).unwrap();
+    assert!(Directory::open(&root, &names).unwrap().is_some());
+    // What was opened stays what it is when a link takes its place.
+    let held = Directory::open(place.path(), &names).unwrap().unwrap();
+    fs::rename(place.path().join("a"), place.path().join("moved")).unwrap();
+    symlink(outside.path(), place.path().join("a")).unwrap();
+    held.append(&grant, "x".as_ref()).unwrap().append(b"x").unwrap();
+    assert!(place.path().join("moved/b/x").exists() && !outside.path().join("b").exists());
+}
+
+#[test]
+fn a_sync_that_fails_is_an_error() {
+    // A pipe cannot be synced (fsync(2): EINVAL), as a disk that fails cannot (EIO).
+    let (reader, writer) = io::pipe().unwrap();
+    let file = File::from(std::os::fd::OwnedFd::from(writer));
+    let error = Lines { file, path: "/x".into() }.sync().unwrap_err().sentence();
+    assert!(error.starts_with("cannot sync `/x`: "), "{error}");
+    drop(reader);
 }
 
 #[test]
