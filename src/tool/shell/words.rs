@@ -240,9 +240,9 @@ impl Found {
                     let NodeKind::Word { value, .. } = &target.kind else { return None };
                     Redirection::Other { fd: *fd, op: op.clone(), target: value.clone() }
                 }
-                NodeKind::HereDoc { delimiter, content, strip_tabs: false, fd, complete, .. }
-                    if *complete && *fd <= 0 =>
-                {
+                NodeKind::HereDoc {
+                    delimiter, content, strip_tabs: false, fd, complete, ..
+                } if *complete && *fd <= 0 => {
                     Redirection::Document { end: delimiter.clone(), text: content.clone() }
                 }
                 _ => return None,

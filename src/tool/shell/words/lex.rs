@@ -106,7 +106,8 @@ pub(super) fn tokens(line: &str) -> Option<Tokens> {
                     if matches!(reader.rest.peek(), Some('(' | ')')) {
                         return None;
                     }
-                } else if !matches!(reader.rest.peek(), None | Some(' ' | '\t' | '\n' | ';' | ')')) {
+                } else if !matches!(reader.rest.peek(), None | Some(' ' | '\t' | '\n' | ';' | ')'))
+                {
                     return None;
                 }
             }
@@ -219,10 +220,8 @@ impl Reader<'_> {
             }
         }
         let target = self.word()?;
-        let ends = matches!(
-            self.rest.peek(),
-            None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | ')')
-        );
+        let ends =
+            matches!(self.rest.peek(), None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | ')'));
         let plain = ends && !target.quoted;
         match op.as_str() {
             ">&" if plain && ["1", "2"].contains(&target.text.as_str()) => {}
