@@ -137,6 +137,8 @@ impl Constraint {
                 !commands.is_empty()
                     && commands.iter().all(|words| command::within(words, lists.iter()))
             }
+            // Looking at what was started under the list, and ending it, starts nothing.
+            (Self::Commands(_), Detail::Nothing) => true,
             (Self::OneOf(values), Detail::Value(value)) => values.contains(value),
             (Self::Between(low, high), Detail::Number(number)) => {
                 low.is_none_or(|low| low <= *number) && high.is_none_or(|high| *number <= high)

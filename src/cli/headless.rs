@@ -94,7 +94,9 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
         host: Host::default(),
         workspace: setup.workspace.clone(),
         home: setup.environment.home(),
-        state: tool::State::default(),
+        state: setup.paths.as_ref().map_or_else(tool::State::default, |paths| {
+            tool::State::keeping_results_in(paths.state().to_owned())
+        }),
         bash: bash(setup)?,
     });
     let started = journal::open(run, setup)?;
@@ -276,6 +278,8 @@ fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
         timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
         max_timeout: seconds(max_timeout),
         withheld: setup.settings.secret_variables(),
+        pass: None,
+        set: Vec::new(),
     })
 }
 

@@ -13,6 +13,7 @@ pub mod confinement;
 pub mod environment;
 pub mod files;
 pub mod process;
+pub mod spill;
 pub mod state;
 pub mod walk;
 

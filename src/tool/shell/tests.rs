@@ -1,8 +1,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests prepare files and look at what is left")]
 
 use super::*;
-use std::{fs, sync::Mutex};
+use std::{fs, sync::Mutex, time::Instant};
 
+use super::stand::USERS_FILE;
 use crate::{
     authority::Subject,
     host::{
@@ -37,6 +38,8 @@ impl Place {
                 max_timeout: 60,
                 // Cargo sets it for every test.
                 withheld: vec!["CARGO_PKG_VERSION".into()],
+                pass: None,
+                set: Vec::new(),
             },
         };
         change(&mut context);
@@ -272,7 +275,10 @@ fn output_that_is_too_long_or_no_text_is_said() {
     );
     let text = place.run("echo start; yes | head -c 1M; echo end");
     assert!(text.starts_with("start\ny\n") && text.ends_with("y\nend\n[exit status 0]"));
-    assert!(text.contains("[… 1018586 bytes are missing here: narrow the command"), "{text}");
+    assert!(
+        text.contains("[… 1018586 bytes are missing here: read_result with handle `r1-"),
+        "{text}"
+    );
     assert!(text.len() < cut::BUDGET + 400);
     let noise = place.run("head -c 1M /dev/urandom");
     assert!(noise.len() < cut::BUDGET + 400 && noise.contains("missing here"));
@@ -332,7 +338,7 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
         (json!({}), "`command` is missing"),
         (json!({"command": " \n"}), "`command` is empty"),
         (json!({"command": "a\0b"}), "NUL"),
-        (json!({"command": "touch x", "background": "true"}), "`background` jobs are not"),
+        (json!({"command": "touch x", "background": "soon"}), "`background` must be true or false"),
         (json!({"command": "touch x", "timeout": "soon"}), "`timeout` must be a whole number"),
         (json!({"command": "touch x", "time": 3}), "unknown argument `time`"),
         (json!({"command": ["touch", "x"]}), "`command` must be a text"),
