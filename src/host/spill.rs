@@ -33,15 +33,13 @@ impl Spill {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
-        let file = match options.clone().custom_flags(libc::O_TMPFILE).open(directory) {
-            Ok(file) => Ok(file),
+        let nameless = options.clone().custom_flags(libc::O_TMPFILE).open(directory);
+        let file = nameless.or_else(|_| {
             // Not every file system knows nameless files (open(2), O_TMPFILE).
-            Err(_) => {
-                let path = directory.join(temporary_name());
-                let file = options.create_new(true).custom_flags(libc::O_NOFOLLOW).open(&path);
-                file.and_then(|file| fs::remove_file(&path).map(|()| file))
-            }
-        };
+            let path = directory.join(temporary_name());
+            let file = options.create_new(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+            file.and_then(|file| fs::remove_file(&path).map(|()| file))
+        });
         let file =
             file.map_err(|source| HostError::io("make a scratch file in", directory, source))?;
         Ok(Self { file, length: 0 })

@@ -92,7 +92,7 @@ impl Results {
         cut::text(text, &recorder.repair(repair))
     }
 
-    fn open(&self) -> Result<(String, Arc<Mutex<Kept>>), String> {
+    fn open(&self) -> Opened {
         let temporary = Environment::read()
             .var_os("TMPDIR")
             .map(PathBuf::from)
@@ -105,42 +105,42 @@ impl Results {
         });
         let spill = spill.ok_or(refused)?;
         let kept = Arc::new(Mutex::new(Kept { spill, total: 0, fault: None }));
-        let mut shelf = lock(&self.shelf);
-        shelf.next += 1;
-        let handle = format!("r{}-{}", shelf.next, self.run);
-        shelf.kept.push_back((handle.clone(), Arc::clone(&kept)));
-        if shelf.kept.len() > MOST {
-            shelf.kept.pop_front();
+        let mut store = lock(&self.shelf);
+        store.next += 1;
+        let handle = format!("r{}-{}", store.next, self.run);
+        store.kept.push_back((handle.clone(), Arc::clone(&kept)));
+        if store.kept.len() > MOST {
+            store.kept.pop_front();
         }
         Ok((handle, kept))
     }
 
     /// Makes room for so many bytes: the oldest results go.
     fn make_room(&self, wanted: u64, own: &str) {
-        let mut shelf = lock(&self.shelf);
+        let mut store = lock(&self.shelf);
         loop {
-            let others: u64 = shelf
+            let others: u64 = store
                 .kept
                 .iter()
                 .filter(|(handle, _)| handle != own)
                 .map(|(_, kept)| lock(kept).spill.length())
                 .sum();
-            let Some(oldest) = shelf.kept.iter().position(|(handle, _)| handle != own) else {
+            let Some(oldest) = store.kept.iter().position(|(handle, _)| handle != own) else {
                 return;
             };
             if others.saturating_add(wanted) <= RUN_LIMIT {
                 return;
             }
-            shelf.kept.remove(oldest);
+            store.kept.remove(oldest);
         }
     }
 
     fn find(&self, handle: &str) -> Result<Arc<Mutex<Kept>>, String> {
-        let shelf = lock(&self.shelf);
-        let found = shelf.kept.iter().find(|(known, _)| known == handle);
+        let store = lock(&self.shelf);
+        let found = store.kept.iter().find(|(known, _)| known == handle);
         found.map(|(_, kept)| Arc::clone(kept)).ok_or_else(|| {
             let known: Vec<String> =
-                shelf.kept.iter().map(|(handle, _)| format!("`{handle}`")).collect();
+                store.kept.iter().map(|(handle, _)| format!("`{handle}`")).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             format!(
                 "there is no result `{handle}` any more: results are kept while the run that made \
@@ -150,6 +150,9 @@ impl Results {
     }
 }
 
+/// A handle and what is kept under it, or why nothing can be.
+type Opened = Result<(String, Arc<Mutex<Kept>>), String>;
+
 /// Takes a result while it comes, and keeps it once it is longer than what is shown.
 #[derive(Debug)]
 pub struct Recorder {
@@ -157,7 +160,7 @@ pub struct Recorder {
     threshold: usize,
     /// What came before it was clear that it has to be kept.
     first: Vec<u8>,
-    opened: Option<Result<(String, Arc<Mutex<Kept>>), String>>,
+    opened: Option<Opened>,
     /// For how many bytes room was made.
     room: u64,
 }

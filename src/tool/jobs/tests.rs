@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "tests look at what is left")]
+
 use super::*;
 
 use crate::{
@@ -115,8 +117,13 @@ fn nothing_is_lost_or_told_twice_and_the_whole_can_be_paged() {
 fn a_chatty_job_takes_bounded_memory_and_its_end_is_shown() {
     let _turn = TURN.read();
     let run = Run::new();
-    run.start("yes | head -c 80M; echo end");
-    let end = run.ended("j1");
+    let end = run.start("sleep 0.5; yes | head -c 80M; echo end");
+    assert!(end.record["running"] == true);
+    let end = run.runtime.block_on(async {
+        let entry = run.stage.context.state.jobs.find("j1").unwrap();
+        entry.job.wait(Duration::from_secs(20)).await;
+        entry.show()
+    });
     assert!(end.text.len() < cut::BUDGET + 500);
     assert!(end.text.contains("y\nend\n[job `j1`: exit status 0;"), "{}", &end.text[29_000..]);
     assert!(end.text.contains("only the first 67108864 of"), "the file is bounded too");

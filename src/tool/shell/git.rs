@@ -126,15 +126,18 @@ fn instead(name: &str) -> Option<&'static str> {
     let key = rest.rsplit_once('.').map_or(rest, |(_, key)| key);
     let has_part = rest.contains('.');
     match (section, key) {
-        // Empty means none (gitattributes(5) for filters, gitcredentials(7)).
-        ("filter", "clean" | "smudge" | "process") | ("credential", "helper") => Some(""),
-        ("filter", "required") | ("hook", "enabled") => Some("false"),
+        // Empty means none (gitattributes(5) for filters, gitcredentials(7)), and an empty alias is
+        // refused by git.
+        ("filter", "clean" | "smudge" | "process") | ("credential", "helper") | ("alias", _) => {
+            Some("")
+        }
         // A text conversion that converts nothing.
         ("diff", "textconv") if has_part => Some("cat"),
         // There is no "none": git says that the driver failed. `--no-ext-diff` goes round it.
-        ("diff", "command") if has_part => Some("false"),
-        ("diff", "external") => Some("false"),
-        ("merge", "driver")
+        ("diff", "command" | "external")
+        | ("filter", "required")
+        | ("hook", "enabled")
+        | ("merge", "driver")
         | ("gpg", "program" | "defaultkeycommand")
         | ("difftool" | "mergetool" | "man" | "browser" | "guitool" | "trailer", "cmd")
         | ("trailer" | "tar" | "hook", "command")
@@ -148,8 +151,6 @@ fn instead(name: &str) -> Option<&'static str> {
         }
         ("pager", _) | ("core", "pager") => Some("cat"),
         ("core", "attributesfile") => Some("/dev/null"),
-        // An alias that begins with `!` runs a program; an empty one is refused by git.
-        ("alias", _) => Some(""),
         ("submodule", "update") => Some("none"),
         _ => None,
     }
