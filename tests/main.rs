@@ -18,3 +18,4 @@ mod jail;
 mod model;
 mod repo;
 mod sandbox;
+mod shell;
