@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     fake_model::{Answer, FakeModel, message, text, tool_use},
     harness::{Env, Ran, processes_with, wait_for},
-    jail::kill,
+    jail::{self, Who, World, for_both, kill},
 };
 
 /// A run in which the model makes these calls, one a turn.
@@ -125,7 +125,7 @@ fn two_gigabytes_of_output_take_bounded_memory_and_can_be_paged() {
         let line = text.lines().find(|line| line.starts_with("VmHWM:"));
         let size = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
         peak = peak.max(size.unwrap_or(0));
-        assert!(started.elapsed() < Duration::from_secs(55), "it takes too long");
+        assert!(started.elapsed() < Duration::from_secs(100), "it takes too long");
         std::thread::sleep(Duration::from_millis(5));
     }
     let result = run.results().remove(0);
@@ -484,4 +484,76 @@ fn the_review_list_neither_writes_nor_runs_by_an_option() {
     for result in fine.results() {
         assert!(result.contains("[exit status 0"), "control: {result}");
     }
+}
+
+/// Lines of a recording that makes these calls, each of whose results must hold the text.
+fn recording(calls: &[(&str, &str)]) -> String {
+    let mut lines: Vec<Value> = calls
+        .iter()
+        .map(|(line, _)| json!({"calls": [{"name": "bash", "arguments": {"command": line}}]}))
+        .collect();
+    lines.push(json!({"text": "done"}));
+    for (line, (_, wanted)) in lines.iter_mut().skip(1).zip(calls) {
+        line["expect"] = json!({ "lastResultContains": wanted });
+    }
+    lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Makes a recording and the settings that name it, in a world of the sandbox's tests.
+fn recorded(world: &World, calls: &[(&str, &str)]) -> std::path::PathBuf {
+    let file = world.file("recording.jsonl", &recording(calls));
+    let settings = json!({"providers": {"replay": {"file": file}}});
+    world.file("home/.config/kli/settings.json", &settings.to_string());
+    let kli = world.root.join("kli");
+    fs::copy(env!("CARGO_BIN_EXE_kli"), &kli).unwrap();
+    kli
+}
+
+#[test]
+fn a_refusal_by_the_sandbox_names_the_rule_and_the_option() {
+    for_both(|world| {
+        world.file("home/project/.env", "secret");
+        world.spec("{\"denyRead\": [\"./.env\"], \"network\": false}");
+        let read_only = "`sandbox.writablePaths` opens";
+        let kli = recorded(
+            world,
+            &[
+                ("touch \"$HOME/outside\"", read_only),
+                ("touch /etc/kli-was-here", read_only),
+                ("cat .env; rm -f .env", "[sandbox: a hidden path reads as empty"),
+                (
+                    ": </dev/tcp/192.0.2.1/80",
+                    "there is no network in this run; the option `sandbox.network`",
+                ),
+                ("touch inside && echo made", "made\n[exit status 0]"),
+            ],
+        );
+        let words = [kli.to_str().unwrap(), "-p", "go", "--model", "replay/x"];
+        let ran = world.run_with(&[], &words).output().unwrap();
+        assert_eq!(jail::ok(&ran), "done\n");
+        assert!(!world.root.join("home/outside").exists());
+        assert_eq!(fs::read_to_string(world.workspace.join(".env")).unwrap(), "secret");
+        assert!(world.workspace.join("inside").exists(), "control");
+    });
+}
+
+#[test]
+fn a_full_disk_costs_the_file_and_not_the_result() {
+    let world = World::new(Who::User);
+    let line = "for i in {1..200000}; do echo \"row $i\"; done";
+    let kli = recorded(
+        &world,
+        &[
+            (line, "keeping more failed: no space left on device"),
+            ("echo small", "small\n[exit status 0]"),
+        ],
+    );
+    let script = format!(
+        "mkdir -p \"$HOME/tiny\" && mount -t tmpfs -o size=256k none \"$HOME/tiny\" && cd \"$HOME/project\" \
+         && exec env XDG_STATE_HOME=\"$HOME/tiny\" TMPDIR=\"$HOME/tiny\" {} -p go --model replay/x --no-session",
+        kli.display()
+    );
+    // The state directory is not there without a session, so the directory for temporary files is
+    // the one that is full.
+    assert_eq!(jail::ok(&world.in_namespace(&script)), "done\n");
 }

@@ -12,6 +12,8 @@ use std::{
     path::Path,
 };
 
+use rustix::process::Resource;
+
 use super::{HostError, state::temporary_name};
 use crate::authority::Grant;
 
@@ -20,6 +22,8 @@ use crate::authority::Grant;
 pub struct Spill {
     file: File,
     length: u64,
+    /// The most bytes that this process may write into a file.
+    limit: u64,
 }
 
 impl Spill {
@@ -42,7 +46,9 @@ impl Spill {
         });
         let file =
             file.map_err(|source| HostError::io("make a scratch file in", directory, source))?;
-        Ok(Self { file, length: 0 })
+        // A write beyond the limit would end the process (SIGXFSZ, setrlimit(2)).
+        let limit = rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        Ok(Self { file, length: 0, limit })
     }
 
     /// Appends bytes. When only a part fits, that part stays and counts.
@@ -51,7 +57,13 @@ impl Spill {
     /// The system's refusal, as when the disk is full.
     pub fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.file.write_at(bytes, self.length) {
+            let room = self.limit.saturating_sub(self.length);
+            let room = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+            let part = bytes.get(..room).unwrap_or_default();
+            if part.is_empty() {
+                return Err(io::Error::from_raw_os_error(libc::EFBIG));
+            }
+            match self.file.write_at(part, self.length) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::StorageFull)),
                 Ok(written) => {
                     self.length = self.length.saturating_add(written as u64);
@@ -100,6 +112,9 @@ mod tests {
         assert_eq!(spill.read_at(&mut buffer, 2).unwrap(), 4);
         assert_eq!(&buffer[..4], b"cdef");
         assert_eq!(spill.read_at(&mut buffer, 6).unwrap(), 0);
+        spill.limit = 8;
+        let full = spill.append(b"ghi").unwrap_err();
+        assert_eq!((full.raw_os_error(), spill.length()), (Some(libc::EFBIG), 8));
         let other = tempfile::tempdir().unwrap();
         assert!(matches!(Spill::new(&grant, other.path()), Err(HostError::NotGranted { .. })));
         let missing = place.path().join("missing");

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     authority::{Atom, Grant, Request},
-    host::{environment::Environment, spill::Spill},
+    host::{cause, environment::Environment, spill::Spill},
 };
 
 /// The most bytes that are kept of one result.
@@ -207,7 +207,7 @@ impl Recorder {
             kept = lock(again);
         }
         if let Err(error) = kept.spill.append(part) {
-            kept.fault = Some(error.to_string());
+            kept.fault = Some(cause(&error));
         }
     }
 

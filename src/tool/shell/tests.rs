@@ -401,3 +401,42 @@ fn another_shell_runs_too_without_keeping_the_directory() {
     assert!(outcome.is_error);
     assert!(outcome.text.starts_with("`no-such-shell` cannot be started"), "{}", outcome.text);
 }
+
+#[test]
+fn the_settings_set_variables_and_name_the_only_ones_that_are_inherited() {
+    let place = Place::with(|context| {
+        context.bash.set =
+            vec![("OWN".into(), "set  as it is".into()), ("PAGER".into(), "more".into())];
+        context.bash.pass = Some(vec!["CARGO_PKG_NAME".into()]);
+    });
+    let text = place.run("echo \"$OWN|$PAGER|$CARGO_PKG_NAME|${CARGO_MANIFEST_DIR-unset}|$TERM\"");
+    assert!(text.starts_with("set  as it is|more|kli|unset|dumb\n"), "{text}");
+    assert!(place.run("ls /").contains("[exit status 0"), "PATH is always passed");
+    let free = Place::new();
+    assert!(!free.run("echo \"$CARGO_MANIFEST_DIR\"").starts_with("unset"), "control");
+    let shown = format!("{:?}", place.context.bash);
+    assert!(shown.contains("OWN") && !shown.contains("as it is"), "{shown}");
+    // What is withheld stays so, whatever the list says.
+    let keys = Place::with(|context| context.bash.pass = Some(vec!["CARGO_PKG_VERSION".into()]));
+    assert!(keys.run("echo \"${CARGO_PKG_VERSION-withheld}\"").starts_with("withheld\n"));
+}
+
+#[test]
+fn a_call_adds_little_to_its_command() {
+    let place = Place::new();
+    place.run("true");
+    let (ours, bare) = (0..5)
+        .map(|_| {
+            let started = Instant::now();
+            place.run("true");
+            let ours = started.elapsed();
+            let started = Instant::now();
+            std::process::Command::new("bash").args(["-c", "true"]).output().unwrap();
+            (ours, started.elapsed())
+        })
+        .min()
+        .unwrap();
+    eprintln!("a call takes {ours:?}, bash alone {bare:?}");
+    // Loose, as other tests run beside; a wait of any kind would be seen.
+    assert!(ours < bare + Duration::from_millis(100), "{ours:?} against {bare:?}");
+}
