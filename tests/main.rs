@@ -20,3 +20,4 @@ mod model;
 mod repo;
 mod sandbox;
 mod sessions;
+mod shell;

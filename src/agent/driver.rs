@@ -19,7 +19,7 @@ use crate::{
     authority::{Confinement, Report, Subject},
     message::{Message, Pieces, Redactor},
     model::{Class, Delta, Model, ModelError, Request, ToolSpec},
-    tool::{Context, Tool},
+    tool::{Context, Tool, inspect::Told},
 };
 
 use super::{
@@ -144,7 +144,7 @@ impl Agent {
     /// Puts an agent together.
     pub fn new(mut parts: Parts) -> Self {
         let tools = Arc::new(std::mem::take(&mut parts.tools));
-        let offered = tools
+        let offered: Vec<ToolSpec> = tools
             .iter()
             .filter(|tool| parts.subject.holds(&tool.atom()))
             .map(|tool| ToolSpec {
@@ -166,6 +166,8 @@ impl Agent {
             parts.redactor.message(message);
         }
         parts.redactor.text(&mut parts.system);
+        // A context that was told before keeps what it was told: it is the same run.
+        let _told_before = parts.context.state.told.set(told(&parts, &offered, history.len()));
         let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
         Self { parts, offered, turn, bench, declared: false, screen }
     }
@@ -404,6 +406,27 @@ fn shown(piece: String) -> Option<String> {
     (!piece.is_empty()).then_some(piece)
 }
 
+/// Returns what the model may ask about its own run: the very value that calls are checked against.
+fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told {
+    let bound = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
+    let Budgets { turns, tokens, time } = parts.budgets;
+    Told {
+        report: Report::new(&parts.subject, parts.confinement),
+        tools: offered.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
+        context: vec![
+            format!("model: {}", parts.model.name()),
+            format!("system prompt: {} bytes", parts.system.len()),
+            format!("messages before this prompt: {messages}"),
+            format!("budget of turns for each prompt: {}", bound(turns.map(|n| n.to_string()))),
+            format!("budget of tokens for each prompt: {}", bound(tokens.map(|n| n.to_string()))),
+            format!(
+                "budget of time for each prompt: {}",
+                bound(time.map(|t| format!("{} s", t.as_secs())))
+            ),
+        ],
+    }
+}
+
 /// Tells the front end; one that has gone away does not stop the run.
 pub(super) fn emit(events: &UnboundedSender<Event>, event: Event) {
     drop(events.send(event));
@@ -523,6 +546,8 @@ mod tests {
                     timeout: 1,
                     max_timeout: 1,
                     withheld: Vec::new(),
+                    pass: None,
+                    set: Vec::new(),
                 },
             }),
             system: String::new(),

@@ -21,14 +21,8 @@ use super::{Denied, Event, driver::emit, schedule, turn::CallResult};
 
 /// Tools that have a name and an atom but no implementation in this version. A call is denied when
 /// the atom is not held, and answered honestly when it is.
-const NOT_YET: &[(&str, Atom)] = &[
-    ("bash_jobs", Atom::ProcessExec),
-    ("eval", Atom::ImageEval),
-    ("find", Atom::FileRead),
-    ("inspect", Atom::ImageInspect),
-    ("read_result", Atom::ResultRead),
-    ("task", Atom::AgentSpawn),
-];
+const NOT_YET: &[(&str, Atom)] =
+    &[("eval", Atom::ImageEval), ("find", Atom::FileRead), ("task", Atom::AgentSpawn)];
 
 /// What a result says that lost a key. [`MARK`](crate::message::MARK) is what stands there.
 const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \

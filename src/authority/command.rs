@@ -3,6 +3,8 @@
 //! A list of commands is a guide rail, not a wall: most programs can run others or write files.
 //! The well-known ways of doing so in `git` and `rg` are refused here; the sandbox bounds the rest.
 
+use std::collections::BTreeSet;
+
 /// Options that make git run a program or write a file of the caller's choice. Git accepts any
 /// unambiguous abbreviation of a long option (gitcli(7)), so prefixes of these are refused too.
 const GIT_LONG: &[&str] = &[
@@ -31,21 +33,43 @@ const GIT_SHORT: &[(&[&str], char)] = &[
 /// Options that make rg run a program (rg(1)).
 const RG_LONG: &[&str] = &["--hostname-bin", "--pre", "--pre-glob", "--search-zip"];
 
+/// Options in front of git's subcommand that lead it to another repository, whose configuration may
+/// name programs that nobody has looked at.
+const GIT_ELSEWHERE: &[&str] =
+    &["-C", "--attr-source", "--bare", "--git-dir", "--namespace", "--super-prefix", "--work-tree"];
+
+/// Options of find that run a program, or write or remove a file (find(1)).
+const FIND: &[&str] =
+    &["-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"];
+
+/// Says whether every command of a line is within the allowed word lists.
+pub(super) fn all_within(commands: &[Vec<String>], allowed: &BTreeSet<Vec<String>>) -> bool {
+    let runs = |names: &[&str]| {
+        commands.iter().any(|words| {
+            words
+                .first()
+                .is_some_and(|first| names.contains(&first.rsplit('/').next().unwrap_or(first)))
+        })
+    };
+    // What git may be asked to run is looked at in the directory where the line starts.
+    let moves = runs(&["git"]) && runs(&["cd", "pushd", "popd"]);
+    !commands.is_empty() && !moves && commands.iter().all(|words| within(words, allowed))
+}
+
 /// Says whether the command starts with one of the allowed word lists and uses no option that is
 /// known to run another program.
-pub(super) fn within<'a>(
-    words: &[String],
-    allowed: impl IntoIterator<Item = &'a Vec<String>>,
-) -> bool {
+fn within<'a>(words: &[String], allowed: impl IntoIterator<Item = &'a Vec<String>>) -> bool {
     let Some((program, arguments)) = words.split_first() else { return false };
     // `FOO=x cmd` sets a variable for the command: GIT_EXTERNAL_DIFF, PAGER and kin run programs.
     if program.contains('=') {
         return false;
     }
     allowed.into_iter().any(|list| words.starts_with(list))
-        && match program.as_str() {
+        && match program.rsplit('/').next().unwrap_or(program) {
             "git" => !runs_programs_in_git(arguments),
             "rg" => !arguments.iter().any(|word| runs_programs_in_rg(word)),
+            "find" => !arguments.iter().any(|word| FIND.contains(&word.as_str())),
+            "sort" => !arguments.iter().any(|word| runs_programs_in_sort(word)),
             _ => true,
         }
 }
@@ -53,6 +77,7 @@ pub(super) fn within<'a>(
 fn runs_programs_in_git(arguments: &[String]) -> bool {
     // Behind a subcommand it means a patch (`git log -p`); before it, to paginate.
     arguments.first().is_some_and(|first| first == "-p")
+        || goes_elsewhere(arguments)
         || arguments.iter().any(|word| {
             let name = word.split('=').next().unwrap_or(word);
             if name.starts_with("--") {
@@ -69,6 +94,14 @@ fn runs_programs_in_git(arguments: &[String]) -> bool {
         })
 }
 
+/// Says whether one of [`GIT_ELSEWHERE`] stands before the subcommand.
+fn goes_elsewhere(arguments: &[String]) -> bool {
+    arguments.iter().take_while(|word| word.starts_with('-')).any(|word| {
+        let name = word.split('=').next().unwrap_or(word);
+        GIT_ELSEWHERE.contains(&name) || name.starts_with("-C")
+    })
+}
+
 /// Says whether a word is a cluster of short options with one of [`GIT_SHORT`] in it. The
 /// subcommand is looked for in any place, as what stands before it may take a value of its own.
 fn is_listed_cluster(word: &str, arguments: &[String]) -> bool {
@@ -76,6 +109,19 @@ fn is_listed_cluster(word: &str, arguments: &[String]) -> bool {
         && GIT_SHORT.iter().any(|(subcommands, option)| {
             word.contains(*option) && arguments.iter().any(|a| subcommands.contains(&a.as_str()))
         })
+}
+
+/// sort(1): `-o FILE` writes, `--compress-program` runs, `-T DIR` writes there; long names may be
+/// abbreviated.
+fn runs_programs_in_sort(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    if name.starts_with("--") {
+        return name.len() > 2
+            && ["--compress-program", "--output", "--temporary-directory"]
+                .iter()
+                .any(|long| long.starts_with(name));
+    }
+    word.starts_with('-') && word.contains(['o', 'T'])
 }
 
 fn runs_programs_in_rg(word: &str) -> bool {
@@ -107,6 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_changes_the_directory_does_not_run_git() {
+        let split = |line: &str| -> Vec<Vec<String>> {
+            line.split(" ; ").map(|c| c.split(' ').map(str::to_owned).collect()).collect()
+        };
+        let lists: BTreeSet<Vec<String>> = split("git ; cd ; ls").into_iter().collect();
+        let all = |line: &str| all_within(&split(line), &lists);
+        assert!(!all("cd sub ; git log") && !all("git log ; cd sub"));
+        assert!(all("cd sub ; ls") && all("git log ; ls"), "control: each by itself is fine");
+        assert!(!all_within(&[], &lists));
+    }
+
+    #[test]
     fn options_that_run_programs_are_refused() {
         for line in [
             "git -c core.pager=x diff",
@@ -129,6 +187,12 @@ mod tests {
         ] {
             assert!(!check(line, &["git"]), "{line}");
         }
+        for line in
+            ["git -C x log", "git --git-dir=x log", "git --work-tree x log", "git --bare log"]
+        {
+            assert!(!check(line, &["git"]), "{line}");
+        }
+        assert!(check("git log -C", &["git"]), "control: behind the subcommand it means copies");
         assert!(check("git diff --stat", &["git"]) && check("git log --oneline -n 3", &["git"]));
         for line in
             ["git log -p", "git show -p x", "git add -u", "git grep -n x", "git rebase -i x"]
@@ -139,5 +203,14 @@ mod tests {
             assert!(!check(line, &["rg"]), "{line}");
         }
         assert!(check("rg -n y src", &["rg"]));
+        for line in ["find . -exec a", "find . -delete", "find . -fprintf a", "find . -okdir a"] {
+            assert!(!check(line, &["find"]), "{line}");
+        }
+        assert!(check("find . -name a", &["find"]));
+        for line in ["sort -o a b", "sort -uoa b", "sort --out=a b", "sort --compress=a b"] {
+            assert!(!check(line, &["sort"]), "{line}");
+        }
+        assert!(check("sort -u a", &["sort"]));
+        assert!(!check("/usr/bin/git -c a=b log", &["/usr/bin/git"]), "whatever its path");
     }
 }

@@ -129,13 +129,13 @@ impl Constraint {
     /// Says whether a request with this detail is within the constraint.
     pub fn allows(&self, detail: &Detail) -> bool {
         match (self, detail) {
-            (Self::Any, _) => true,
+            // Looking at what was started under a list, and ending it, starts nothing.
+            (Self::Any, _) | (Self::Commands(_), Detail::Nothing) => true,
             (Self::Under(prefixes), Detail::Path(path)) => {
                 prefixes.iter().any(|prefix| path.starts_with(prefix))
             }
             (Self::Commands(lists), Detail::Commands { parsed: Some(commands), .. }) => {
-                !commands.is_empty()
-                    && commands.iter().all(|words| command::within(words, lists.iter()))
+                command::all_within(commands, lists)
             }
             (Self::OneOf(values), Detail::Value(value)) => values.contains(value),
             (Self::Between(low, high), Detail::Number(number)) => {

@@ -89,6 +89,11 @@ impl Report {
         }
     }
 
+    /// Returns what confines the process, in words.
+    pub fn confinement(&self) -> &str {
+        &self.confinement
+    }
+
     /// Returns the report in words, without sources and notes.
     pub fn text(&self) -> String {
         let mut text = String::new();

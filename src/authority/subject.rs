@@ -102,7 +102,11 @@ pub struct Grant {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Granted {
-    Request(Request),
+    Request {
+        request: Request,
+        /// Whether the subject holds the atom for listed commands only.
+        listed: bool,
+    },
     OwnState(PathBuf),
 }
 
@@ -116,16 +120,35 @@ impl Grant {
     /// Says whether this grant is for writing exactly that physical path.
     pub fn permits_write(&self, path: &Path) -> bool {
         match &self.what {
-            Granted::Request(Request { atom: Atom::FileWrite | Atom::FileEdit, detail }) => {
+            Granted::Request {
+                request: Request { atom: Atom::FileWrite | Atom::FileEdit, detail },
+                ..
+            } => {
                 matches!(detail, Detail::Path(granted) if granted == path)
             }
-            Granted::Request(_) | Granted::OwnState(_) => false,
+            Granted::Request { .. } | Granted::OwnState(_) => false,
         }
     }
 
-    /// Says whether this grant is for running a command.
+    /// Says whether this grant is for running a command line.
     pub fn permits_exec(&self) -> bool {
-        matches!(&self.what, Granted::Request(request) if request.atom == Atom::ProcessExec)
+        matches!(
+            &self.what,
+            Granted::Request {
+                request: Request { atom: Atom::ProcessExec, detail: Detail::Commands { .. } },
+                ..
+            }
+        )
+    }
+
+    /// Says whether this grant is for looking at commands that run, and for ending them.
+    pub fn permits_jobs(&self) -> bool {
+        matches!(&self.what, Granted::Request { request, .. } if request.atom == Atom::ProcessExec)
+    }
+
+    /// Says whether the command line was allowed because a list of commands covers it.
+    pub fn is_listed(&self) -> bool {
+        matches!(&self.what, Granted::Request { listed: true, .. })
     }
 
     /// Says whether this grant is for kli's own file at that path.
@@ -135,7 +158,7 @@ impl Grant {
                 path.starts_with(directory)
                     && !path.components().any(|part| part == Component::ParentDir)
             }
-            Granted::Request(_) => false,
+            Granted::Request { .. } => false,
         }
     }
 }
@@ -243,7 +266,8 @@ impl Subject {
     /// [`Denial`] when the request is not within the subject's authority.
     pub fn check(&self, request: Request) -> Result<Grant, Box<Denial>> {
         if self.authority.allows(&request.atom, &request.detail) {
-            return Ok(Grant { what: Granted::Request(request) });
+            let listed = matches!(self.authority.reach(&request.atom), Constraint::Commands(_));
+            return Ok(Grant { what: Granted::Request { request, listed } });
         }
         let removed_by = self
             .steps

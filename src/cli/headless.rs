@@ -110,7 +110,9 @@ fn run_in(
         host: Host::default(),
         workspace: setup.workspace.clone(),
         home: setup.environment.home(),
-        state: tool::State::default(),
+        state: setup.paths.as_ref().map_or_else(tool::State::default, |paths| {
+            tool::State::keeping_results_in(paths.state().to_owned())
+        }),
         bash: bash(setup, &redactor)?,
     });
     let started = journal::open(run, setup)?;
@@ -293,6 +295,8 @@ fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
         timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
         max_timeout: seconds(max_timeout),
         withheld: withheld(setup, redactor),
+        pass: None,
+        set: Vec::new(),
     })
 }
 

@@ -14,6 +14,7 @@ pub mod environment;
 pub mod files;
 pub mod process;
 pub mod secrets;
+pub mod spill;
 pub mod state;
 pub mod walk;
 
@@ -111,7 +112,7 @@ impl HostError {
 }
 
 /// Returns the system's words without their number, in lower case.
-fn cause(error: &io::Error) -> String {
+pub(crate) fn cause(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

@@ -37,11 +37,12 @@ use tokio::{
 use super::Host;
 use crate::authority::Grant;
 
+mod job;
 mod output;
 mod tree;
 
-use output::Keeper;
-pub use output::{Kept, unfinished};
+pub use job::{Job, spawn};
+pub use output::{Keeper, Kept, unfinished};
 pub use tree::{Survivors, reap_all};
 
 /// How long the pipe is still read after the command has ended.
@@ -88,6 +89,8 @@ pub enum Ended {
     Signal(String),
     /// The time limit ran out and it was ended, with all that it started.
     TimedOut,
+    /// It was ended on request, with all that it started.
+    Stopped,
 }
 
 /// What a command left.
@@ -219,22 +222,11 @@ pub async fn run(
     slips: &[&Slip],
     mut live: impl FnMut(&[u8]) + Send,
 ) -> Result<Output, ExecError> {
-    if !grant.permits_exec() {
-        return Err(ExecError::NotGranted);
-    }
-    if let Err(source) = enterable(&command.cwd) {
-        return Err(ExecError::Directory { path: command.cwd, source });
-    }
-    if let Some(long) = command.args.iter().find(|argument| argument.len() > LONGEST_ARGUMENT) {
-        return Err(ExecError::TooLong { bytes: long.len() });
-    }
+    checked(grant, &command)?;
     let Command { timeout, keep, input, .. } = &command;
     let (timeout, keep, input) = (*timeout, *keep, input.clone());
     let (mut running, mut pipe) = start(command, slips)?;
-    if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
-        // A command that does not read its input breaks the pipe; that is its right.
-        tokio::spawn(async move { stdin.write_all(&bytes).await });
-    }
+    feed(&mut running, input);
 
     let mut keeper = Keeper::new(keep);
     let (ended, complete) = {
@@ -242,7 +234,7 @@ pub async fn run(
             keeper.push(bytes);
             live(bytes);
         }));
-        let mut ending = pin!(running.finish(timeout));
+        let mut ending = pin!(running.finish(timeout, None));
         let mut complete = false;
         let ended = loop {
             tokio::select! {
@@ -267,6 +259,26 @@ pub async fn run(
         });
     }
     Ok(Output { ended, kept: keeper.finish(), left_running: left_running || !complete })
+}
+
+fn checked(grant: &Grant, command: &Command) -> Result<(), ExecError> {
+    if !grant.permits_exec() {
+        return Err(ExecError::NotGranted);
+    }
+    if let Err(source) = enterable(&command.cwd) {
+        return Err(ExecError::Directory { path: command.cwd.clone(), source });
+    }
+    if let Some(long) = command.args.iter().find(|argument| argument.len() > LONGEST_ARGUMENT) {
+        return Err(ExecError::TooLong { bytes: long.len() });
+    }
+    Ok(())
+}
+
+fn feed(running: &mut Running, input: Option<Vec<u8>>) {
+    if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
+        // A command that does not read its input breaks the pipe; that is its right.
+        tokio::spawn(async move { stdin.write_all(&bytes).await });
+    }
 }
 
 async fn read_all(pipe: &mut pipe::Receiver, mut each: impl FnMut(&[u8])) {
@@ -325,25 +337,6 @@ struct Running {
 }
 
 impl Running {
-    /// Waits for the command itself, at most `limit`; then ends the whole tree.
-    async fn finish(&mut self, limit: Duration) -> Ended {
-        if let Ok(status) = tokio::time::timeout(limit, self.child.wait()).await {
-            self.tree.leader_is_not_waited_for();
-            self.finished = true;
-            return status.map_or(Ended::Exit(-1), ended);
-        }
-        let mut ending = tree::Ending::new(GRACE, LAST);
-        while let Some(pause) = ending.step(&self.tree) {
-            tokio::time::sleep(pause).await;
-            // Reaped here, so that the tree can become empty.
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                self.tree.leader_is_not_waited_for();
-            }
-        }
-        self.finished = true;
-        Ended::TimedOut
-    }
-
     /// Lets go of a command that has ended, and says whether something it started still runs.
     fn leave(&self) -> bool {
         // Zombies count as members, hence the second look; most calls need none.

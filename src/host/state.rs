@@ -200,6 +200,21 @@ pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), Ho
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)
 }
 
+/// Opens a regular file for reading, without following a final link and without ever waiting.
+///
+/// # Errors
+/// [`HostError::Kind`] for anything but a regular file, or the system's refusal.
+pub fn open_read(path: &Path) -> Result<File, HostError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(|source| HostError::io("open", path, source))?;
+    let stat = rustix::fs::fstat(&file).map_err(|error| HostError::io("look at", path, error))?;
+    directory::regular(&stat, path)?;
+    Ok(file)
+}
+
 /// Returns the names in a directory, sorted.
 ///
 /// # Errors

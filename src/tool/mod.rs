@@ -76,7 +76,7 @@ pub struct Context {
 }
 
 /// Settings of the shell tool.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BashOptions {
     /// The shell; `bash` on PATH by default.
     pub shell: PathBuf,
@@ -86,6 +86,24 @@ pub struct BashOptions {
     pub max_timeout: u64,
     /// Variable names that commands do not get (provider keys).
     pub withheld: Vec<std::ffi::OsString>,
+    /// The only variables that commands inherit, beside [`shell::ALWAYS_PASSED`]; absent = all.
+    pub pass: Option<Vec<String>>,
+    /// Variables that commands get in any case, name and value. Not shown in `Debug`.
+    pub set: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for BashOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&String> = self.set.iter().map(|(name, _)| name).collect();
+        f.debug_struct("BashOptions")
+            .field("shell", &self.shell)
+            .field("timeout", &self.timeout)
+            .field("max_timeout", &self.max_timeout)
+            .field("withheld", &self.withheld)
+            .field("pass", &self.pass)
+            .field("set", &names)
+            .finish()
+    }
 }
 
 /// What a call produced.
@@ -121,11 +139,14 @@ pub mod anchor;
 pub mod arguments;
 pub mod cut;
 mod edit;
+pub mod inspect;
 #[cfg(test)]
 mod jail_tests;
+pub mod jobs;
 mod lines;
 pub mod memory;
 mod read;
+pub mod result;
 pub mod search;
 pub mod shell;
 #[cfg(test)]
@@ -144,5 +165,8 @@ pub fn standard() -> Vec<Box<dyn Tool>> {
         Box::new(edit::Edit),
         Box::new(search::Search),
         Box::new(shell::Bash),
+        Box::new(jobs::BashJobs),
+        Box::new(result::ReadResult),
+        Box::new(inspect::Inspect),
     ]
 }

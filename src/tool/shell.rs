@@ -8,16 +8,18 @@
 use std::{
     ffi::OsString,
     fmt::Write as _,
-    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use super::{Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments, cut};
+use super::{
+    Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments, cut, jobs,
+    result::Recorder,
+};
 use crate::{
     authority::{Atom, Detail, Grant, Request},
     host::{
@@ -27,24 +29,18 @@ use crate::{
     },
 };
 
+mod environment;
+mod git;
+mod jail;
+mod live;
+mod stand;
 mod words;
 
-/// What git and others get as their editor: it ends at once and says what to do instead.
-const NO_EDITOR: &str = "sh -c 'echo \"there is no editor in this run; give the text on the \
-     command line, as with git commit -m\" >&2; exit 1'";
-
-/// Variables that make programs colour their output even when it goes nowhere near a terminal.
-const FORCED_COLOURS: [&str; 2] = ["CLICOLOR_FORCE", "FORCE_COLOR"];
-
-/// Where a start-up file of the user's own is handed on.
-const USERS_FILE: &str = "KLI_BASH_ENV";
-
-/// The longest path that is taken back, in bytes: Linux's `PATH_MAX` and a line end.
-const LONGEST_PATH: usize = 4097;
-
-/// The most bytes of live output within [`LIVE_WINDOW`]; more is not shown live.
-const LIVE_BYTES: usize = 32_768;
-const LIVE_WINDOW: Duration = Duration::from_millis(100);
+pub use environment::ALWAYS_PASSED;
+use environment::Variables;
+use jail::sandbox_line;
+use live::Live;
+use stand::Stand;
 
 /// The tool bash.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +53,8 @@ impl Tool for Bash {
 
     fn description(&self) -> &'static str {
         "Runs a command line with bash, without a terminal. `cd` lasts for later calls; exported \
-         variables do not. What stays in the background ends with the run."
+         variables do not. Jobs and what else stays in the \
+         background end with the run."
     }
 
     fn schema(&self) -> Value {
@@ -70,7 +67,7 @@ impl Tool for Bash {
                     "description": "what it reads on standard input; nothing by default",
                 },
                 "timeout": { "type": "integer", "description": "seconds it may take" },
-                "background": { "type": "boolean", "description": "not available yet" },
+                "background": { "type": "boolean", "description": "start it as a job for bash_jobs" },
                 "cwd": { "type": "string", "description": "directory to start in, for this call" },
             },
             "required": ["command"],
@@ -98,13 +95,7 @@ impl Tool for Bash {
                  give such data as a file"
                 .to_owned());
         }
-        if arguments.flag("background")? {
-            return Err(
-                "`background` jobs are not available yet, and nothing was started; run it \
-                 without `background`, or with `&` at its end (it ends with the run)"
-                    .to_owned(),
-            );
-        }
+        let background = arguments.flag("background")?;
         let wanted = arguments.optional_number("timeout", 1)?;
         let cwd = match arguments.optional_text("cwd")?.filter(|cwd| !cwd.is_empty()) {
             None => None,
@@ -122,8 +113,17 @@ impl Tool for Bash {
             parsed: words::read(&command, &context.bash.shell),
             command,
             input: arguments.optional_text("input")?,
-            timeout: wanted.unwrap_or(context.bash.timeout).min(context.bash.max_timeout),
-            shortened: wanted.is_some_and(|wanted| wanted > context.bash.max_timeout),
+            timeout: match (background, wanted) {
+                (true, None) => Duration::MAX,
+                (true, Some(wanted)) => Duration::from_secs(wanted),
+                (false, wanted) => {
+                    let wanted = wanted.unwrap_or(context.bash.timeout);
+                    Duration::from_secs(wanted.min(context.bash.max_timeout))
+                }
+            },
+            shortened: !background
+                && wanted.is_some_and(|wanted| wanted > context.bash.max_timeout),
+            background,
             cwd,
             context: Arc::clone(context),
         }))
@@ -135,8 +135,8 @@ struct Call {
     command: String,
     parsed: Option<Vec<Vec<String>>>,
     input: Option<String>,
-    /// Seconds.
-    timeout: u64,
+    timeout: Duration,
+    background: bool,
     shortened: bool,
     cwd: Option<PathBuf>,
     context: Arc<Context>,
@@ -169,17 +169,44 @@ impl Call {
             Ok(start) => start,
             Err(sentence) => return Outcome::error(sentence),
         };
+        if self.background {
+            return self.launch(grant, start, notes).await;
+        }
         let back = self.is_bash().then(Stand::new).transpose().ok().flatten();
-        let command = self.build(start.clone(), back.as_ref());
+        let command = match self.build(grant, start.clone(), back.as_ref()).await {
+            Ok(command) => command,
+            Err(sentence) => return Outcome::error(sentence),
+        };
         let slips: Vec<&Slip> =
             back.iter().flat_map(|stand| [&stand.script, &stand.back]).collect();
         let mut live = Live::new(sink);
-        let output = match process::run(grant, command, &slips, |bytes| live.show(bytes)).await {
+        let mut whole = Recorder::new(&self.context.state.results, cut::BUDGET);
+        let run = process::run(grant, command, &slips, |bytes| {
+            whole.push(bytes);
+            live.show(bytes);
+        });
+        let output = match run.await {
             Ok(output) => output,
             Err(error) => return Outcome::error(explain(&error)),
         };
         let end = back.and_then(|stand| stand.read());
-        self.outcome(&output, &start, end, notes)
+        self.outcome(&output, &whole, &start, end, notes)
+    }
+
+    async fn launch(&self, grant: &Grant, start: PathBuf, notes: Vec<String>) -> Outcome {
+        let command = match self.build(grant, start.clone(), None).await {
+            Ok(command) => command,
+            Err(sentence) => return Outcome::error(sentence),
+        };
+        let state = &self.context.state;
+        let mut outcome = state.jobs.start(grant, &state.results, &self.command, command).await;
+        let mut lines = notes;
+        lines.push(std::mem::take(&mut outcome.text));
+        if self.mentions(&["cd", "pushd", "popd"]) {
+            lines.push(jobs::stays(&start));
+        }
+        outcome.text = lines.join("\n");
+        outcome
     }
 
     fn is_bash(&self) -> bool {
@@ -213,43 +240,41 @@ impl Call {
         }
     }
 
-    fn build(&self, cwd: PathBuf, stand: Option<&Stand>) -> Command {
-        let mut set: Vec<(OsString, OsString)> = [
-            ("GIT_TERMINAL_PROMPT", "0"),
-            ("GIT_PAGER", "cat"),
-            ("PAGER", "cat"),
-            ("GIT_EDITOR", NO_EDITOR),
-            ("GIT_SEQUENCE_EDITOR", NO_EDITOR),
-            ("EDITOR", NO_EDITOR),
-            ("VISUAL", NO_EDITOR),
-            ("TERM", "dumb"),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect();
-        if let Some(stand) = stand {
-            set.extend(
-                Environment::read().var_os("BASH_ENV").map(|own| (USERS_FILE.into(), own.into())),
-            );
-            set.push(("BASH_ENV".into(), stand.script.path().into()));
+    /// Returns the command with its variables; under a list of commands also what keeps git from
+    /// running programs of the repository's choice.
+    async fn build(
+        &self,
+        grant: &Grant,
+        cwd: PathBuf,
+        stand: Option<&Stand>,
+    ) -> Result<Command, String> {
+        let inherited = Environment::read();
+        let Variables { mut set, mut remove } =
+            environment::variables(&self.context.bash, stand, &inherited);
+        if grant.is_listed() {
+            remove.extend(git::REMOVED.iter().map(OsString::from));
+            let runs_git = |words: &Vec<String>| words.first().is_some_and(|first| is_git(first));
+            if self.parsed.iter().flatten().any(runs_git) {
+                set.extend(git::neutral(grant, &cwd, &inherited).await?);
+            }
         }
-        let withheld = self.context.bash.withheld.iter().map(OsString::from);
-        Command {
+        Ok(Command {
             program: self.context.bash.shell.clone(),
             // `--`: a command line that begins with a dash is no option.
             args: vec!["-c".into(), "--".into(), self.command.clone().into()],
             cwd,
             set,
-            remove: FORCED_COLOURS.iter().map(OsString::from).chain(withheld).collect(),
+            remove,
             input: self.input.clone().map(String::into_bytes),
-            timeout: Duration::from_secs(self.timeout),
+            timeout: self.timeout,
             keep: cut::shares(cut::BUDGET),
-        }
+        })
     }
 
     fn outcome(
         &self,
         output: &Output,
+        whole: &Recorder,
         start: &Path,
         end: Option<PathBuf>,
         notes: Vec<String>,
@@ -263,7 +288,8 @@ impl Call {
             &head,
             kept.missing,
             &tail,
-            "narrow the command, or write to a file and read that with start and end",
+            &whole
+                .repair("narrow the command, or write to a file and read that with start and end"),
         );
         let mut lines = notes;
         if shown.is_empty() {
@@ -291,7 +317,7 @@ impl Call {
         let (code, signal) = match &output.ended {
             Ended::Exit(code) => (Some(*code), None),
             Ended::Signal(name) => (None, Some(name.clone())),
-            Ended::TimedOut => (None, None),
+            Ended::TimedOut | Ended::Stopped => (None, None),
         };
         Outcome {
             text: lines.join("\n"),
@@ -302,6 +328,7 @@ impl Call {
                 "timedOut": output.ended == Ended::TimedOut,
                 "cwd": moved.as_deref().unwrap_or(start).to_string_lossy(),
                 "missingBytes": kept.missing,
+                "handle": whole.handle(),
                 "leftRunning": output.left_running,
             }),
             changed: Vec::new(),
@@ -327,12 +354,13 @@ impl Call {
                 _ => format!("exit status {code}"),
             },
             Ended::Signal(name) => format!("ended by signal {name}"),
-            Ended::TimedOut => {
-                format!("timed out after {} s; all that it started was ended", self.timeout)
-            }
+            Ended::TimedOut | Ended::Stopped => format!(
+                "timed out after {} s; all that it started was ended",
+                self.timeout.as_secs()
+            ),
         };
         if self.shortened {
-            let _written = write!(line, "; {} s is the longest `timeout`", self.timeout);
+            let _written = write!(line, "; {} s is the longest `timeout`", self.timeout.as_secs());
         }
         match moved {
             Some(moved) => {
@@ -355,101 +383,18 @@ impl Call {
     }
 }
 
-/// How the shell tells where it stands at its end.
-struct Stand {
-    script: Slip,
-    back: Slip,
+/// Says whether a command's first word is git, by whatever path.
+fn is_git(word: &str) -> bool {
+    word.rsplit('/').next() == Some("git")
 }
 
-impl Stand {
-    fn new() -> std::io::Result<Self> {
-        let back = Slip::new("")?;
-        // The user's own start-up file comes first, as if this one were not there. Bash expands
-        // the variable's value before it opens the file (bash(1), BASH_ENV).
-        let script = Slip::new(&format!(
-            "if [ \"${{{USERS_FILE}+x}}\" ]; then BASH_ENV=${USERS_FILE}; unset {USERS_FILE}
-             eval \"[ ! -r \\\"$BASH_ENV\\\" ] || . \\\"$BASH_ENV\\\"\"
-             else unset BASH_ENV; fi
-             trap '{{ set +x; builtin pwd -P >&{}; }} 2>/dev/null' EXIT\n",
-            back.number(),
-        ))?;
-        Ok(Self { script, back })
-    }
-
-    fn read(&self) -> Option<PathBuf> {
-        let mut bytes = self.back.read(LONGEST_PATH).ok()?;
-        bytes.pop_if(|last| *last == b'\n')?;
-        let path = PathBuf::from(OsString::from_vec(bytes));
-        (path.is_absolute() && process::enterable(&path).is_ok()).then_some(path)
-    }
-}
-
-fn explain(error: &ExecError) -> String {
+/// Says why a command was not started.
+pub(super) fn explain(error: &ExecError) -> String {
     match error {
         ExecError::Start { .. } => format!(
             "{error}; nothing was started: is the shell on PATH, or the setting of the shell right?"
         ),
         other => format!("{other}; nothing was started"),
-    }
-}
-
-/// Returns the line about the jail that explains a failure, when there is a jail and one shows.
-fn sandbox_line(jail: Option<&Value>, texts: &[&str]) -> Option<String> {
-    let jail = jail?;
-    let shows = |signs: &[&str]| texts.iter().any(|text| signs.iter().any(|s| text.contains(s)));
-    if shows(&["Read-only file system", "EROFS"]) {
-        return Some(
-            "[sandbox: outside the workspace and `writablePaths` everything is read-only for the \
-             whole run; the option `sandbox.writablePaths` opens a directory]"
-                .to_owned(),
-        );
-    }
-    let network = jail.get("network").and_then(Value::as_bool);
-    let signs = [
-        "Network is unreachable",
-        "ENETUNREACH",
-        "Temporary failure in name resolution",
-        "Could not resolve host",
-        "Name or service not known",
-        "EAI_AGAIN",
-    ];
-    (network == Some(false) && shows(&signs)).then(|| {
-        "[sandbox: there is no network in this run; the option `sandbox.network` gives it]"
-            .to_owned()
-    })
-}
-
-/// Hands output to the sink as text while it comes, not faster than people can use it.
-struct Live<'a> {
-    sink: &'a Sink,
-    /// The start of a character that is not complete yet.
-    pending: Vec<u8>,
-    window: Instant,
-    sent: usize,
-}
-
-impl<'a> Live<'a> {
-    fn new(sink: &'a Sink) -> Self {
-        Self { sink, pending: Vec::new(), window: Instant::now(), sent: 0 }
-    }
-
-    fn show(&mut self, bytes: &[u8]) {
-        if self.window.elapsed() > LIVE_WINDOW {
-            self.window = Instant::now();
-            self.sent = 0;
-        }
-        if self.sent > LIVE_BYTES {
-            self.pending.clear();
-            return;
-        }
-        self.sent = self.sent.saturating_add(bytes.len());
-        self.pending.extend_from_slice(bytes);
-        let complete = self.pending.len().saturating_sub(process::unfinished(&self.pending));
-        let rest = self.pending.split_off(complete);
-        let text = std::mem::replace(&mut self.pending, rest);
-        if !text.is_empty() {
-            (self.sink)(&String::from_utf8_lossy(&text));
-        }
     }
 }
 

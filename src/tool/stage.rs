@@ -44,6 +44,8 @@ impl Stage {
                 timeout: 120,
                 max_timeout: 600,
                 withheld: vec![],
+                pass: None,
+                set: Vec::new(),
             },
         };
         Self {

@@ -1,7 +1,12 @@
 //! What the tools of one run remember between calls: which lines the model has seen, where the
-//! shell stands. Shared by readers, so it locks inside.
+//! shell stands, its jobs, the results that were cut. Shared by readers, so it locks inside.
 
-use super::memory::Memory;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use super::{inspect::Told, jobs::Jobs, memory::Memory, result::Results};
 
 /// The memory of a run's tools.
 #[derive(Debug, Default)]
@@ -9,5 +14,19 @@ pub struct State {
     /// What the model knows of files. Search registers its rows with [`Memory::saw`].
     pub files: Memory,
     /// The physical directory where the shell stands; absent while that is the workspace.
-    pub cwd: std::sync::Mutex<Option<std::path::PathBuf>>,
+    pub cwd: Mutex<Option<PathBuf>>,
+    /// What bash runs in the background.
+    pub jobs: Jobs,
+    /// Results that were cut.
+    pub results: Arc<Results>,
+    /// What the run is told about itself; set once, by the agent.
+    pub told: OnceLock<Told>,
+}
+
+impl State {
+    /// Returns an empty memory whose results are kept on the file system of this directory, when it
+    /// takes them.
+    pub fn keeping_results_in(directory: PathBuf) -> Self {
+        Self { results: Arc::new(Results::in_places(vec![directory])), ..Self::default() }
+    }
 }

@@ -15,7 +15,7 @@ pub struct Kept {
 
 /// Keeps the start and the end of a stream in bounded memory.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub struct Keeper {
     head: Vec<u8>,
     head_room: usize,
     tail: VecDeque<u8>,
@@ -25,11 +25,12 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Returns a keeper for so many bytes from the start and from the end.
-    pub(super) fn new((head_room, tail_room): (usize, usize)) -> Self {
+    pub fn new((head_room, tail_room): (usize, usize)) -> Self {
         Self { head: Vec::new(), head_room, tail: VecDeque::new(), tail_room, total: 0 }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = self.head_room.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -42,7 +43,7 @@ impl Keeper {
     }
 
     /// Returns what was kept, with both cuts moved to character boundaries.
-    pub(super) fn finish(self) -> Kept {
+    pub fn finish(self) -> Kept {
         let Self { mut head, tail, total, .. } = self;
         let mut tail = Vec::from(tail);
         if total == (head.len() + tail.len()) as u64 {

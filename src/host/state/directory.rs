@@ -232,7 +232,7 @@ impl Directory {
     }
 }
 
-fn regular(stat: &Stat, path: &Path) -> Result<(), HostError> {
+pub(super) fn regular(stat: &Stat, path: &Path) -> Result<(), HostError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         // As opening it would say (O_NOFOLLOW).

@@ -29,6 +29,8 @@ impl Place {
                 timeout: 1,
                 max_timeout: 1,
                 withheld: vec![],
+                pass: None,
+                set: Vec::new(),
             },
         };
         let place = Self { _root: root, context: Arc::new(context) };

@@ -1,8 +1,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests prepare files and look at what is left")]
 
 use super::*;
-use std::{fs, sync::Mutex};
+use std::{fs, sync::Mutex, time::Instant};
 
+use super::stand::USERS_FILE;
 use crate::{
     authority::Subject,
     host::{
@@ -37,6 +38,8 @@ impl Place {
                 max_timeout: 60,
                 // Cargo sets it for every test.
                 withheld: vec!["CARGO_PKG_VERSION".into()],
+                pass: None,
+                set: Vec::new(),
             },
         };
         change(&mut context);
@@ -272,7 +275,10 @@ fn output_that_is_too_long_or_no_text_is_said() {
     );
     let text = place.run("echo start; yes | head -c 1M; echo end");
     assert!(text.starts_with("start\ny\n") && text.ends_with("y\nend\n[exit status 0]"));
-    assert!(text.contains("[… 1018586 bytes are missing here: narrow the command"), "{text}");
+    assert!(
+        text.contains("[… 1018586 bytes are missing here: read_result with handle `r1-"),
+        "{text}"
+    );
     assert!(text.len() < cut::BUDGET + 400);
     let noise = place.run("head -c 1M /dev/urandom");
     assert!(noise.len() < cut::BUDGET + 400 && noise.contains("missing here"));
@@ -332,7 +338,7 @@ fn what_cannot_be_meant_is_refused_before_anything_runs() {
         (json!({}), "`command` is missing"),
         (json!({"command": " \n"}), "`command` is empty"),
         (json!({"command": "a\0b"}), "NUL"),
-        (json!({"command": "touch x", "background": "true"}), "`background` jobs are not"),
+        (json!({"command": "touch x", "background": "soon"}), "`background` must be true or false"),
         (json!({"command": "touch x", "timeout": "soon"}), "`timeout` must be a whole number"),
         (json!({"command": "touch x", "time": 3}), "unknown argument `time`"),
         (json!({"command": ["touch", "x"]}), "`command` must be a text"),
@@ -394,4 +400,43 @@ fn another_shell_runs_too_without_keeping_the_directory() {
     let outcome = missing.call(json!({"command": "true"}));
     assert!(outcome.is_error);
     assert!(outcome.text.starts_with("`no-such-shell` cannot be started"), "{}", outcome.text);
+}
+
+#[test]
+fn the_settings_set_variables_and_name_the_only_ones_that_are_inherited() {
+    let place = Place::with(|context| {
+        context.bash.set =
+            vec![("OWN".into(), "set  as it is".into()), ("PAGER".into(), "more".into())];
+        context.bash.pass = Some(vec!["CARGO_PKG_NAME".into()]);
+    });
+    let text = place.run("echo \"$OWN|$PAGER|$CARGO_PKG_NAME|${CARGO_MANIFEST_DIR-unset}|$TERM\"");
+    assert!(text.starts_with("set  as it is|more|kli|unset|dumb\n"), "{text}");
+    assert!(place.run("ls /").contains("[exit status 0"), "PATH is always passed");
+    let free = Place::new();
+    assert!(!free.run("echo \"$CARGO_MANIFEST_DIR\"").starts_with("unset"), "control");
+    let shown = format!("{:?}", place.context.bash);
+    assert!(shown.contains("OWN") && !shown.contains("as it is"), "{shown}");
+    // What is withheld stays so, whatever the list says.
+    let keys = Place::with(|context| context.bash.pass = Some(vec!["CARGO_PKG_VERSION".into()]));
+    assert!(keys.run("echo \"${CARGO_PKG_VERSION-withheld}\"").starts_with("withheld\n"));
+}
+
+#[test]
+fn a_call_adds_little_to_its_command() {
+    let place = Place::new();
+    place.run("true");
+    let (ours, bare) = (0..5)
+        .map(|_| {
+            let started = Instant::now();
+            place.run("true");
+            let ours = started.elapsed();
+            let started = Instant::now();
+            std::process::Command::new("bash").args(["-c", "true"]).output().unwrap();
+            (ours, started.elapsed())
+        })
+        .min()
+        .unwrap();
+    eprintln!("a call takes {ours:?}, bash alone {bare:?}");
+    // Loose, as other tests run beside; a wait of any kind would be seen.
+    assert!(ours < bare + Duration::from_millis(100), "{ours:?} against {bare:?}");
 }

@@ -1,10 +1,22 @@
 //! Reads a command line as simple commands, when there is no doubt what the shell will run.
 //!
-//! It says nothing rather than something wrong: whatever the shell could expand, redirect, define
-//! or hand to another reader makes the whole line unread, and the unconstrained atom is needed.
+//! Two readers must agree. The grammar is read by the parser of the crate `rable`; every node that
+//! is not listed here as harmless makes the whole line unread. Beside it [`lex`] cuts the line into
+//! tokens by rules of its own that know only plain words, and both must have found the same words
+//! and redirections in the same order. It says nothing rather than something wrong: an unread line
+//! needs the unconstrained atom.
 
-/// Words that are commands of the shell's own grammar, or that run, define or rebind other words.
-/// A line that has one where a command stands is not read.
+use std::path::Path;
+
+use rable::{
+    Node, NodeKind,
+    ast::{ListOperator, PipeSep},
+};
+
+mod lex;
+
+use lex::{Redirection, Word};
+
 const OTHER_READERS: &[&str] = &[
     // Grammar, bash(1) "Reserved words".
     "!",
@@ -60,10 +72,17 @@ const OTHER_READERS: &[&str] = &[
     "unalias",
     "unset",
     "wait",
+    // Builtins that act on jobs.
+    "bg",
+    "disown",
+    "fg",
+    "jobs",
+    "suspend",
     // Programs whose purpose is to run another.
     "ash",
     "bash",
     "busybox",
+    "bwrap",
     "chroot",
     "chrt",
     "dash",
@@ -83,83 +102,124 @@ const OTHER_READERS: &[&str] = &[
     "rbash",
     "runuser",
     "script",
+    "run-parts",
     "setarch",
     "setpriv",
     "setsid",
+    "start-stop-daemon",
+    "systemd-run",
     "sh",
     "stdbuf",
+    "ssh",
+    "strace",
     "su",
     "sudo",
     "taskset",
     "timeout",
     "toybox",
     "unshare",
+    "valgrind",
     "watch",
     "xargs",
     "zsh",
 ];
 
+/// The longest line that is read, in bytes.
+const LONGEST: usize = 32_768;
+
+/// How deep groups and compound commands may nest in a line that is read.
+const DEEPEST: usize = 32;
+
 /// Returns the simple commands of a line, each as its words, or `None` when the shell might run
 /// anything else. `shell` is the program that will read the line.
-pub(super) fn read(line: &str, shell: &std::path::Path) -> Option<Vec<Vec<String>>> {
+pub(super) fn read(line: &str, shell: &Path) -> Option<Vec<Vec<String>>> {
     // Other shells expand more (zsh: `=ls`).
     let known = ["bash", "dash", "sh"];
     shell.file_name().and_then(|name| name.to_str()).filter(|name| known.contains(name))?;
-    let mut reader = Reader { rest: line.chars().peekable(), done: vec![], words: vec![] };
-    reader.line()?;
-    (!reader.done.is_empty()).then_some(reader.done)
+    if line.len() > LONGEST {
+        return None;
+    }
+    // First the own reader: what it does not know, the parser need not see.
+    let tokens = lex::tokens(line)?;
+    if tokens.depth > DEEPEST {
+        return None;
+    }
+    let mut found = Found::default();
+    for node in rable::parse(line, false).ok()? {
+        found.node(&node, 0)?;
+    }
+    let same = found.words == tokens.words
+        && found.redirections == tokens.redirections
+        && !found.commands.is_empty();
+    same.then_some(found.commands)
 }
 
-struct Reader<'a> {
-    rest: std::iter::Peekable<std::str::Chars<'a>>,
-    done: Vec<Vec<String>>,
-    words: Vec<String>,
+/// What the parser found, as far as it is understood.
+#[derive(Default)]
+struct Found {
+    commands: Vec<Vec<String>>,
+    /// All words in order, without those of the grammar.
+    words: Vec<Word>,
+    redirections: Vec<Redirection>,
 }
 
-impl Reader<'_> {
-    fn line(&mut self) -> Option<()> {
-        // After `|`, `&&` and `||` another command must come.
-        let mut owed = false;
-        while let Some(next) = self.rest.peek().copied() {
-            match next {
-                ' ' | '\t' => drop(self.rest.next()),
-                '\n' => {
-                    self.rest.next();
-                    owed &= !self.end()?;
-                }
-                ';' => {
-                    self.rest.next();
-                    if !self.end()? {
-                        return None;
-                    }
-                    owed = false;
-                }
-                '&' | '|' => {
-                    self.rest.next();
-                    if self.rest.peek() == Some(&next) {
-                        self.rest.next();
-                    } else if next == '&' {
-                        return None;
-                    }
-                    if !self.end()? {
-                        return None;
-                    }
-                    owed = true;
-                }
-                _ => {
-                    let word = self.word()?;
-                    self.words.push(word);
-                }
-            }
+impl Found {
+    fn node(&mut self, node: &Node, depth: usize) -> Option<()> {
+        if depth > DEEPEST * 4 {
+            return None;
         }
-        owed &= !self.end()?;
-        (!owed).then_some(())
+        let depth = depth + 1;
+        match &node.kind {
+            NodeKind::Command { assignments, words, redirects } if assignments.is_empty() => {
+                self.command(words)?;
+                self.redirects(redirects)
+            }
+            NodeKind::Pipeline { commands, separators } => {
+                let plain = separators.iter().all(|sign| *sign == PipeSep::Pipe);
+                plain.then_some(())?;
+                commands.iter().try_for_each(|command| self.node(command, depth))
+            }
+            NodeKind::List { items } => items.iter().try_for_each(|item| match item.operator {
+                Some(ListOperator::Background) => None,
+                Some(ListOperator::And | ListOperator::Or | ListOperator::Semi) | None => {
+                    self.node(&item.command, depth)
+                }
+            }),
+            NodeKind::If { condition, then_body, else_body, redirects } => {
+                self.node(condition, depth)?;
+                self.node(then_body, depth)?;
+                if let Some(body) = else_body {
+                    self.node(body, depth)?;
+                }
+                self.redirects(redirects)
+            }
+            NodeKind::While { condition, body, redirects }
+            | NodeKind::Until { condition, body, redirects } => {
+                self.node(condition, depth)?;
+                self.node(body, depth)?;
+                self.redirects(redirects)
+            }
+            NodeKind::Subshell { body, redirects } | NodeKind::BraceGroup { body, redirects } => {
+                self.node(body, depth)?;
+                self.redirects(redirects)
+            }
+            NodeKind::Negation { pipeline } => self.node(pipeline, depth),
+            _ => None,
+        }
     }
 
-    /// Ends a simple command, and says whether there was one.
-    fn end(&mut self) -> Option<bool> {
-        let words = std::mem::take(&mut self.words);
-        let Some(first) = words.first() else { return Some(false) };
+    fn command(&mut self, nodes: &[Node]) -> Option<()> {
+        let mut words = Vec::new();
+        for node in nodes {
+            let NodeKind::Word { value, .. } = &node.kind else { return None };
+            let word = lex::whole_word(value)?;
+            if !word.is_grammar() {
+                self.words.push(word.clone());
+            }
+            words.push(word.text);
+        }
+        // A redirection alone, or nothing.
+        let first = words.first()?;
         let name = first.rsplit('/').next().unwrap_or(first);
         // A `%` in front names a job to continue.
         if name.is_empty()
@@ -169,237 +229,29 @@ impl Reader<'_> {
         {
             return None;
         }
-        self.done.push(words);
-        Some(true)
+        self.commands.push(words);
+        Some(())
     }
 
-    fn word(&mut self) -> Option<String> {
-        let mut word = String::new();
-        while let Some(next) = self.rest.peek().copied() {
-            match next {
-                ' ' | '\t' | '\n' | ';' | '&' | '|' => break,
-                '\'' => {
-                    self.rest.next();
-                    self.quoted('\'', &mut word, |c| c != '\0')?;
+    fn redirects(&mut self, nodes: &[Node]) -> Option<()> {
+        for node in nodes {
+            let redirection = match &node.kind {
+                NodeKind::Redirect { op, target, fd, varfd: None } => {
+                    let NodeKind::Word { value, .. } = &target.kind else { return None };
+                    Redirection::Other { fd: *fd, op: op.clone(), target: value.clone() }
                 }
-                '"' => {
-                    self.rest.next();
-                    // `!` is history only where history is on, which a line could ask for.
-                    self.quoted('"', &mut word, |c| !"$`\\!\0".contains(c))?;
+                NodeKind::HereDoc {
+                    delimiter, content, strip_tabs: false, fd, complete, ..
+                } if *complete && *fd <= 0 => {
+                    Redirection::Document { end: delimiter.clone(), text: content.clone() }
                 }
-                _ if next.is_ascii_alphanumeric() || "_-./,:+@%=".contains(next) => {
-                    word.push(next);
-                    self.rest.next();
-                }
-                // Also letters outside ASCII: some locales count some of them as blanks.
                 _ => return None,
-            }
+            };
+            self.redirections.push(redirection);
         }
-        Some(word)
-    }
-
-    fn quoted(&mut self, end: char, word: &mut String, plain: fn(char) -> bool) -> Option<()> {
-        loop {
-            match self.rest.next()? {
-                c if c == end => return Some(()),
-                c if plain(c) => word.push(c),
-                _ => return None,
-            }
-        }
+        Some(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::disallowed_methods, reason = "tests prepare files and look at what is left")]
-
-    use super::*;
-    use proptest::prelude::*;
-    use std::path::Path;
-
-    fn parse(line: &str) -> Option<Vec<Vec<String>>> {
-        read(line, Path::new("/bin/bash"))
-    }
-
-    #[test]
-    fn plain_lines_are_read() {
-        let words = |commands: &[&[&str]]| {
-            Some(commands.iter().map(|c| c.iter().map(|w| (*w).to_owned()).collect()).collect())
-        };
-        assert_eq!(parse("git status"), words(&[&["git", "status"]]));
-        assert_eq!(
-            parse("cargo build --release && git diff 'a b'\"c d\"e; ls|wc -l ;\n\n rg --glob=x y"),
-            words(&[
-                &["cargo", "build", "--release"],
-                &["git", "diff", "a bc de"],
-                &["ls"],
-                &["wc", "-l"],
-                &["rg", "--glob=x", "y"],
-            ])
-        );
-        assert_eq!(
-            parse("git commit -m 'a $b `c`' |\n wc || true"),
-            words(&[&["git", "commit", "-m", "a $b `c`"], &["wc"], &["true"],])
-        );
-        assert_eq!(parse("git add ''"), words(&[&["git", "add", ""]]));
-    }
-
-    #[test]
-    fn whatever_the_shell_may_read_otherwise_is_not_read() {
-        for line in [
-            "",
-            " ",
-            "\n",
-            ";",
-            "a;;b",
-            "a &",
-            "a & b",
-            "a &&",
-            "a ||\n",
-            "a |& b",
-            "| a",
-            "&& a",
-            "$x",
-            "git $x",
-            "a `b`",
-            "a $(b)",
-            "a \"$b\"",
-            "a \"`b`\"",
-            "a \\b",
-            "a \"\\b\"",
-            "a > b",
-            "a < b",
-            "a 2>&1",
-            "a <<E",
-            "a *",
-            "a ?",
-            "a [b]",
-            "a ~",
-            "~/a",
-            "a {b,c}",
-            "A=b git",
-            "a=b",
-            "'A'=b git",
-            "if a",
-            "! a",
-            "time a",
-            "{ a",
-            "(a)",
-            "f() a",
-            "a # b",
-            "#a",
-            "env git",
-            "/usr/bin/env git",
-            "./sh a",
-            "xargs git",
-            "eval git",
-            "exec git",
-            "command git",
-            "sudo git",
-            "bash -c a",
-            "sh -c a",
-            "'sh' -c a",
-            "export PATH=x",
-            "git a; alias git=b",
-            "printf -v PATH x",
-            "a 'b",
-            "a \"b",
-            "a \"!b\"",
-            "a é",
-            "a\u{a0}b",
-            "a\rb",
-            "a\0",
-            "a '\0'",
-            "'' a",
-            "a\u{2028}b",
-            "b/ a",
-            "[ a ]",
-            "[[ a ]]",
-            "a !b",
-            "a ^b",
-            "hash -p /x git",
-            "%1",
-            "%git",
-            "trap a EXIT",
-            ". a",
-            "source a",
-        ] {
-            assert_eq!(parse(line), None, "{line:?}");
-        }
-        assert!(parse("a 'é $x !'; b \"é\"").is_some(), "control: quotes make them plain");
-        assert_eq!(read("git status", Path::new("/bin/zsh")), None);
-        assert!(read("git status", Path::new("sh")).is_some(), "control");
-    }
-
-    /// Runs a line in bash with nothing on PATH and returns the words of every command that bash
-    /// looked for, in any order.
-    fn bash_runs(line: &str) -> Vec<Vec<String>> {
-        let place = tempfile::tempdir().unwrap();
-        let hook = place.path().join("hook");
-        // Appended to a file: the output of a command may be another's input.
-        let log = place.path().join("log");
-        let script = format!(
-            "command_not_found_handle() {{ printf '%s\\0' \"$#\" \"$@\" >>'{}'; }}; PATH=/none",
-            log.display()
-        );
-        std::fs::write(&hook, script).unwrap();
-        let empty = place.path().join("empty");
-        std::fs::create_dir(&empty).unwrap();
-        std::process::Command::new("bash")
-            .args(["-c", "--", line])
-            .env("BASH_ENV", &hook)
-            .current_dir(&empty)
-            .stdin(std::process::Stdio::null())
-            .output()
-            .unwrap();
-        assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "{line:?} made a file");
-        let log = std::fs::read(&log).unwrap_or_default();
-        let mut fields = log.split(|byte| *byte == 0).map(|f| String::from_utf8_lossy(f).into());
-        let mut found = Vec::new();
-        while let Some(count) = fields.next().and_then(|n: String| n.parse::<usize>().ok()) {
-            found.push(fields.by_ref().take(count).collect());
-        }
-        found
-    }
-
-    #[test]
-    fn the_oracle_sees_what_bash_runs() {
-        let mut seen = bash_runs("zb 'x y' | zc && zd $((1+1)); A=1 ze");
-        seen.sort();
-        let words = |w: &[&str]| w.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        assert_eq!(
-            seen,
-            [words(&["zb", "x y"]), words(&["zc"]), words(&["zd", "2"]), words(&["ze"])]
-        );
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(250))]
-        #[test]
-        fn a_line_that_is_read_runs_exactly_what_was_read(
-            parts in proptest::collection::vec(prop_oneof![
-                6 => "z[a-c]",
-                2 => "[a-c=.,:+@%_-]{1,3}",
-                2 => "'[a $`\"\\\\;|&é!*~\n-]{0,4}'",
-                2 => "\"[a ';|&é*~#(){}<>\n-]{0,4}\"",
-                5 => Just(" ".to_owned()),
-                2 => Just("; ".to_owned()),
-                2 => Just(" && z".to_owned()),
-                1 => Just("\n".to_owned()),
-                1 => Just("|z".to_owned()),
-                1 => "[$`\\\\\"'(){}<>*?~#!&|;^\t\r\\[\\]]",
-            ], 1..9),
-        ) {
-            let line = format!("z{}", parts.concat());
-            if let Some(mut read) = parse(&line) {
-                // The hook does not get `:`, a builtin. It succeeds, so what stands behind
-                // `&&` runs.
-                read.retain(|words| words[0] != ":");
-                let mut ran = bash_runs(&line);
-                read.sort();
-                ran.sort();
-                prop_assert_eq!(ran, read, "{:?}", line);
-            }
-        }
-    }
-}
+mod tests;
