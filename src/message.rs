@@ -3,6 +3,7 @@
 //! Pure data, written to session files as it stands here. It must not know any provider: wire
 //! formats translate to and from these types in `model`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -130,7 +131,7 @@ pub struct ToolResult {
 }
 
 /// Tokens, as far as the provider said them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// Tokens of the request that were not served from a cache.

@@ -21,9 +21,10 @@ mod terminal;
 mod trust;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     panic::{self, AssertUnwindSafe},
     process::ExitCode,
+    time::Instant,
 };
 
 use clap::{Parser as _, error::ErrorKind};
@@ -42,9 +43,10 @@ use setup::Setup;
 
 /// Runs kli on a command line, whose first word is the program's own name.
 pub fn main(words: Vec<OsString>) -> ExitCode {
+    let started = Instant::now();
     let wants_json = wants_json(&words);
     let code = match Arguments::try_parse_from(words) {
-        Ok(arguments) => guarded(|| run(arguments), wants_json),
+        Ok(arguments) => guarded(|| run(arguments, started), wants_json),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 terminal::out(&error.render().to_string());
@@ -60,7 +62,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
                     let message = words.join(" ");
                     let message = message.strip_prefix("error: ").unwrap_or(&message);
                     let error = CliError::config(message);
-                    print::json(&print::not_started(USAGE, error.fault), &print::Names::default());
+                    print::print_json(&print::not_started(USAGE, error.fault));
                 }
                 USAGE
             }
@@ -82,7 +84,7 @@ fn guarded(command: impl FnOnce() -> u8, wants_json: bool) -> u8 {
     panic::catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| {
         let error = CliError::internal("kli broke off by a fault of its own, see above");
         if wants_json {
-            print::json(&print::not_started(INTERNAL, error.fault), &print::Names::default());
+            print::print_json(&print::not_started(INTERNAL, error.fault));
         } else {
             terminal::note(&format!("kli: {}", error.fault.message));
         }
@@ -91,17 +93,21 @@ fn guarded(command: impl FnOnce() -> u8, wants_json: bool) -> u8 {
 }
 
 /// Says whether the command line asks for JSON, also when the rest of it cannot be read: a program
-/// that waits for one object gets one whatever happens.
+/// that waits for a result gets one whatever happens.
 fn wants_json(words: &[OsString]) -> bool {
     let options: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
-    options.iter().any(|word| *word == "--output-format=json")
-        || options.windows(2).any(
-            |pair| matches!(pair, [flag, value] if *flag == "--output-format" && *value == "json"),
-        )
+    let is_json = |format: &OsStr| format == "json" || format == "stream-json";
+    options.iter().any(|word| {
+        word.to_str()
+            .and_then(|w| w.strip_prefix("--output-format="))
+            .is_some_and(|f| is_json(f.as_ref()))
+    }) || options
+        .windows(2)
+        .any(|pair| matches!(pair, [flag, value] if *flag == "--output-format" && is_json(value)))
 }
 
-fn run(arguments: Arguments) -> u8 {
-    let json = arguments.run.output_format == OutputFormat::Json;
+fn run(arguments: Arguments, started: Instant) -> u8 {
+    let json = arguments.run.output_format != OutputFormat::Text;
     let outcome = match arguments.command {
         Some(Command::Version) => {
             terminal::out(&format!("kli {}\n", env!("CARGO_PKG_VERSION")));
@@ -118,7 +124,7 @@ fn run(arguments: Arguments) -> u8 {
             trust::run(list, revoke, directory.as_deref())
         }
         None if arguments.run.print_authority => print_authority(&arguments.run),
-        None => headless::run(&arguments.run),
+        None => headless::run(&arguments.run, started),
     };
     outcome.unwrap_or_else(|error| {
         for line in error.lines() {
@@ -128,7 +134,7 @@ fn run(arguments: Arguments) -> u8 {
             }
         }
         if json {
-            print::json(&print::not_started(error.exit, error.fault), &print::Names::default());
+            print::print_json(&print::not_started(error.exit, error.fault));
         }
         error.exit
     })
@@ -143,7 +149,7 @@ fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    if run.json || run.output_format == OutputFormat::Json {
+    if run.json || run.output_format != OutputFormat::Text {
         let line = serde_json::to_string(&report)
             .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;
         terminal::out(&format!("{line}\n"));
@@ -173,6 +179,7 @@ mod tests {
         };
         assert!(wants(&["kli", "--output-format", "json", "--bogus"]));
         assert!(wants(&["kli", "--bogus", "--output-format=json"]));
+        assert!(wants(&["kli", "--output-format", "stream-json", "--bogus"]));
         assert!(!wants(&["kli", "--output-format", "text", "json"]));
         assert!(!wants(&["kli", "--", "--output-format=json"]));
     }

@@ -14,6 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::FileType;
+
 use super::HostError;
 use crate::authority::Grant;
 
@@ -88,6 +90,40 @@ pub fn open_append(grant: &Grant, path: &Path) -> Result<Lines, HostError> {
         .map_err(|source| HostError::io("open", path, source))?;
     regular(&file, path)?;
     Ok(Lines { file, path: path.to_owned() })
+}
+
+/// Opens a log of one run to write: a new file for the user alone (0600), a regular one that is there
+/// emptied, or a FIFO or device as it is.
+///
+/// # Errors
+/// [`HostError::NotGranted`]; [`HostError::Kind`] for a directory and whatever else cannot be
+/// written to; the system's refusal, also for a link (its target may be anybody's) and for a FIFO
+/// without a reader.
+pub fn create_log(grant: &Grant, path: &Path) -> Result<File, HostError> {
+    granted(grant, path)?;
+    let fail = |source| HostError::io("open", path, source);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(NOT_TO_BE_WAITED_FOR)
+        .open(path)
+        .map_err(fail)?;
+    let kind = FileType::from_raw_mode(file.metadata().map_err(fail)?.mode());
+    match kind {
+        FileType::RegularFile => file.set_len(0).map_err(fail)?,
+        FileType::Fifo | FileType::CharacterDevice => {
+            // Opened without waiting; written to with it.
+            rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())
+                .map_err(|error| fail(error.into()))?;
+        }
+        kind => {
+            let kind = super::files::kind(kind);
+            return Err(HostError::Kind { path: path.to_owned(), kind, wanted: "a regular file" });
+        }
+    }
+    Ok(file)
 }
 
 /// A file of lines, open to be appended to. The lock goes with it.
