@@ -114,7 +114,7 @@ fn run(arguments: Arguments, started: Instant) -> u8 {
             Ok(0)
         }
         Some(Command::Auth { command }) => auth::run(&command),
-        Some(Command::Completion { shell }) => completion::run(shell),
+        Some(Command::Completion { shell }) => Ok(completion::run(shell)),
         Some(Command::Config { command }) => config::run(&command),
         Some(Command::Demo) => demo::run(),
         Some(Command::Doctor { json }) => doctor::run(json),

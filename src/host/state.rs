@@ -228,6 +228,26 @@ impl Lines {
 /// [`HostError::NotGranted`] or the system's refusal; then the old file stands and nothing is left
 /// beside it.
 pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostError> {
+    write_beside(grant, path, content, 0o600)
+}
+
+/// Writes a whole file for everybody to read (0644, as far as the umask lets it), with the
+/// directories above it. The old content or the new stands there, never a part.
+///
+/// # Errors
+/// As for [`write_atomic`]; the system's refusal to make a directory.
+pub fn publish(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostError> {
+    if let Some(directory) = path.parent() {
+        granted(grant, path)?;
+        DirBuilder::new()
+            .recursive(true)
+            .create(directory)
+            .map_err(|source| HostError::io("create the directory", directory, source))?;
+    }
+    write_beside(grant, path, content, 0o644)
+}
+
+fn write_beside(grant: &Grant, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
     granted(grant, path)?;
     let fail = |source| HostError::io("write", path, source);
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -235,7 +255,7 @@ pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), Ho
     let outcome = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .mode(mode)
         .open(&beside)
         .and_then(|mut file| {
             file.write_all(content)?;

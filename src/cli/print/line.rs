@@ -206,6 +206,7 @@ pub(crate) fn result_schema() -> Schema {
     /// The one object of `--output-format json`.
     #[derive(Serialize, JsonSchema)]
     #[serde(tag = "type", rename_all = "camelCase")]
+    #[expect(dead_code, reason = "only its schema is asked for")]
     enum Only {
         /// What came of the run.
         Result(Box<RunResult>),
