@@ -152,7 +152,8 @@ fn the_tables_of_the_headless_page_are_made_from_the_schema() {
                 .collect(),
         };
         let words = line["description"].as_str().unwrap().replace('\n', " ");
-        rows.push_str(&format!("| `{name}` | {words} | {} |\n", fields.join("<br>")));
+        let row = format!("| `{name}` | {words} | {} |\n", fields.join("<br>"));
+        rows.push_str(&row);
     }
     table(&page, "events", &rows);
     let result = &events["$defs"]["RunResult"];

@@ -5,7 +5,10 @@ mod codes;
 mod input;
 mod streams;
 
-use std::{collections::BTreeSet, fs, path::Path, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Stdio,
+    time::Duration,
+};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -246,7 +249,6 @@ fn the_log_holds_the_lines_of_the_run_whatever_standard_output_carries() {
         }
     }
     // A run that does not start is told as well, and what is new is for the user alone.
-    use std::os::unix::fs::PermissionsExt as _;
     let env = Env::new();
     env.kli(&["-p", "hi", "--log", "new"]).exits(4);
     let lines = checked(&fs::read_to_string(env.work().join("new")).unwrap());

@@ -121,8 +121,8 @@ fn run_in(
     prompt::check_argument(run)?;
     let wanted = run.continue_latest || run.resume.is_some();
     let resumed = wanted.then(|| journal::open(run, setup)).transpose()?;
-    let (prompt, waited) = match prompt::read(runtime, &mut signals, run)? {
-        Prompt::Text(text, waited) => (text, waited),
+    let (prompt, reading) = match prompt::read(runtime, &mut signals, run)? {
+        Prompt::Text(text, reading) => (text, reading),
         Prompt::Interrupted(code) => {
             let summary = print::interrupted(code);
             front.result(&summary);
@@ -167,7 +167,7 @@ fn run_in(
     front.name(print::Names {
         session: begun.id,
         model: Some(model_name),
-        startup: started.elapsed().saturating_sub(waited),
+        startup: started.elapsed().saturating_sub(reading),
     });
     let parts = Parts {
         model,

@@ -340,3 +340,82 @@ fn empty() -> Summary {
         fault: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    type Lines = Arc<Mutex<String>>;
+
+    fn front() -> (Front, Arc<Backlog>, Lines) {
+        let (backlog, lines) = (Arc::new(Backlog::default()), Lines::default());
+        let kept = Arc::clone(&lines);
+        let log = Lane::new(Arc::clone(&backlog), move |text| {
+            kept.lock().unwrap().push_str(text);
+            Ok(())
+        });
+        let front =
+            Front::new(OutputFormat::Text, Some(log.unwrap()), Arc::clone(&backlog)).unwrap();
+        (front, backlog, lines)
+    }
+
+    fn read(lines: &Lines) -> Vec<Value> {
+        lines.lock().unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn live_output_that_finds_no_room_is_counted() {
+        let (mut front, backlog, lines) = front();
+        let piece =
+            |id: &str, text: &str| Event::ToolOutput { id: id.to_owned(), text: text.to_owned() };
+        front.show(piece("a", "one"));
+        backlog.add(2 << 20);
+        front.show(piece("a", "lost"));
+        front.show(piece("b", "gone"));
+        front.show(piece("a", "!"));
+        // What is no live output is never left out.
+        front.show(Event::Text("said".to_owned()));
+        backlog.take(2 << 20);
+        front.show(piece("a", "two"));
+        front.show(piece("a", "three"));
+        front.show(Event::ToolFinished {
+            id: "b".to_owned(),
+            name: "bash".to_owned(),
+            text: "all".to_owned(),
+            is_error: false,
+            record: Value::Null,
+        });
+        drop(front);
+        let lines = read(&lines);
+        let wanted = [
+            json!({"type": "toolOutput", "id": "a", "text": "one"}),
+            json!({"type": "text", "text": "said"}),
+            json!({"type": "toolOutput", "id": "a", "text": "two", "missingBytes": 5}),
+            json!({"type": "toolOutput", "id": "a", "text": "three"}),
+            json!({"type": "toolOutput", "id": "b", "text": "", "missingBytes": 4}),
+            json!({"type": "toolResult", "id": "b", "name": "bash", "text": "all", "isError": false}),
+        ];
+        assert_eq!(lines[..6], wanted);
+    }
+
+    #[test]
+    fn a_log_ends_with_a_result_also_after_a_fault() {
+        let (front, _, lines) = front();
+        let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _dropped_on_the_way = front;
+            panic!("a fault");
+        }));
+        assert!(broken.is_err());
+        let last = read(&lines).pop().unwrap();
+        assert_eq!((&last["type"], &last["outcome"]), (&json!("result"), &json!("error")));
+        assert_eq!(last["error"]["kind"], "internal");
+        let (mut front, _, lines) = self::front();
+        front.result(&interrupted(130));
+        drop(front);
+        assert_eq!(read(&lines).len(), 1, "control: one result, not two");
+    }
+}

@@ -1,6 +1,9 @@
 //! Standard input: when it is read, how much of it, and what is no prompt.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::ffi::OsStrExt as _,
+};
 
 use super::*;
 
@@ -73,7 +76,6 @@ fn what_is_no_text_is_no_prompt() {
     let env = Env::new().at(&server.base_url());
     env.kli_with_input(&["-p", "-"], b"\xef\xbb\xbfone\r\ntwo").exits(0);
     assert_eq!(server.bodies()[0]["messages"][0]["content"][0]["text"], "one\r\ntwo");
-    use std::os::unix::ffi::OsStrExt as _;
     let mut command = env.command(&["-p"]);
     command.arg(std::ffi::OsStr::from_bytes(b"a\xffb"));
     Ran::from(command.output().unwrap()).exits(2).says("UTF-8");

@@ -148,22 +148,19 @@ fn a_reader_that_sleeps_holds_up_neither_a_signal_nor_a_time_limit() {
         let (mut child, mut out) = spawn(env.command(&[STREAM, words].concat()));
         assert_eq!(next(&mut out)["type"], "init");
         std::thread::sleep(Duration::from_millis(700));
-        match signal {
-            Some(signal) => {
-                let start = Instant::now();
-                kill(pid(&child), signal);
-                assert_eq!(child.wait().unwrap().code(), Some(code));
-                assert!(start.elapsed() < Duration::from_secs(4));
-            }
-            None => {
-                std::thread::sleep(Duration::from_secs(1));
-                // It waits for its reader then, who gets the result.
-                let mut rest = String::new();
-                out.read_to_string(&mut rest).unwrap();
-                let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
-                assert_eq!(last["outcome"], "budget");
-                assert_eq!(child.wait().unwrap().code(), Some(code));
-            }
+        if let Some(signal) = signal {
+            let start = Instant::now();
+            kill(pid(&child), signal);
+            assert_eq!(child.wait().unwrap().code(), Some(code));
+            assert!(start.elapsed() < Duration::from_secs(4));
+        } else {
+            std::thread::sleep(Duration::from_secs(1));
+            // It waits for its reader then, who gets the result.
+            let mut rest = String::new();
+            out.read_to_string(&mut rest).unwrap();
+            let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+            assert_eq!(last["outcome"], "budget");
+            assert_eq!(child.wait().unwrap().code(), Some(code));
         }
     }
 }

@@ -182,6 +182,7 @@ pub(crate) struct Times {
 /// Where the time of one turn went, in milliseconds.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the unit belongs to the name in JSON")]
 pub(crate) struct TurnTimes {
     /// From the request to the first piece of the answer; null when none came.
     pub(crate) first_token_ms: Option<f64>,
