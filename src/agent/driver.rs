@@ -23,7 +23,8 @@ use crate::{
 };
 
 use super::{
-    Budgets, Denied, Event, Fault, FaultKind, Op, Outcome,
+    Backlog, Budgets, Denied, Event, Fault, FaultKind, Op, Outcome,
+    timing::Stopwatch,
     turn::{Action, CallResult, Input, Retry, Turn, Why},
     work::Bench,
 };
@@ -89,6 +90,10 @@ pub struct Parts {
     pub redactor: Redactor,
     /// Where the conversation is written down; `None` = nowhere.
     pub journal: Option<Box<dyn Journal>>,
+    /// What the front end has not written yet; while it is full, answers are not read on.
+    pub backlog: Arc<Backlog>,
+    /// Whether to tell where the time went.
+    pub timed: bool,
 }
 
 impl std::fmt::Debug for Parts {
@@ -128,7 +133,8 @@ struct Ongoing {
     results: Option<UnboundedReceiver<CallResult>>,
     retry_at: Option<Instant>,
     deadline: Option<Instant>,
-    started: Instant,
+    backlog: Arc<Backlog>,
+    watch: Stopwatch,
 }
 
 enum Happened {
@@ -138,6 +144,7 @@ enum Happened {
     WorkDone,
     RetryDue,
     Deadline,
+    Room,
 }
 
 impl Agent {
@@ -180,7 +187,8 @@ impl Agent {
             results: None,
             retry_at: None,
             deadline: None,
-            started: Instant::now(),
+            backlog: Arc::clone(&self.parts.backlog),
+            watch: Stopwatch::start(),
         };
         let mut open = true;
         let mut busy = false;
@@ -193,8 +201,9 @@ impl Agent {
                 Happened::Op(Some(Op::Submit(text))) => {
                     if !busy {
                         busy = true;
-                        ongoing.started = Instant::now();
-                        ongoing.deadline = self.parts.budgets.time.map(|t| ongoing.started + t);
+                        ongoing.watch = Stopwatch::start();
+                        ongoing.deadline =
+                            self.parts.budgets.time.and_then(|t| Instant::now().checked_add(t));
                     }
                     Input::Submit(text)
                 }
@@ -202,6 +211,7 @@ impl Agent {
                 Happened::Op(Some(Op::Interrupt)) => Input::Stop(Why::Interrupt),
                 Happened::Op(Some(Op::Terminate)) => Input::Stop(Why::Terminate),
                 Happened::Stream(Some(Ok(delta))) => {
+                    ongoing.watch.piece();
                     if matches!(delta, Delta::Done { .. }) {
                         ongoing.stream = None;
                     }
@@ -218,6 +228,7 @@ impl Agent {
                     ongoing.work = None;
                     continue;
                 }
+                Happened::Room => continue,
                 Happened::RetryDue => {
                     ongoing.retry_at = None;
                     Input::RetryDue
@@ -304,12 +315,16 @@ impl Agent {
                 }
             }
             Action::Ask => {
-                ongoing.stream = Some(self.parts.model.stream(Request {
+                let request = Request {
                     system: self.parts.system.clone(),
                     tools: self.offered.clone(),
                     messages: self.turn.history().to_vec(),
                     max_tokens: None,
-                }));
+                };
+                if self.parts.timed {
+                    ongoing.watch.request(|| self.parts.model.request_bytes(&request));
+                }
+                ongoing.stream = Some(self.parts.model.stream(request));
             }
             Action::Sleep { after, jitter } => {
                 let extra = jitter.mul_f64(fastrand::f64());
@@ -317,6 +332,7 @@ impl Agent {
             }
             Action::Work(calls) => {
                 let (sender, receiver) = mpsc::unbounded_channel();
+                ongoing.watch.work();
                 ongoing.work = Some(self.bench.work(calls, events, &sender));
                 ongoing.results = Some(receiver);
             }
@@ -326,15 +342,24 @@ impl Agent {
                 ongoing.results = None;
                 ongoing.retry_at = None;
             }
-            Action::Emit(event) => emit(events, event),
+            Action::Emit(event) => {
+                if matches!(event, Event::Asking { .. }) {
+                    ongoing.watch.turn();
+                }
+                emit(events, event);
+            }
             Action::Finish(mut summary) => {
-                summary.duration = ongoing.started.elapsed();
+                ongoing.watch.stop();
+                summary.duration = ongoing.watch.elapsed();
                 ongoing.deadline = None;
                 // The end mark is for people; a session without it opens just the same.
                 if let Performed::Failed(error) = self.append(Record::End(&summary))
                     && summary.fault.as_ref().is_none_or(|fault| fault.message != error)
                 {
                     emit(events, Event::Notice(error));
+                }
+                if self.parts.timed {
+                    emit(events, Event::Timings(ongoing.watch.timings()));
                 }
                 emit(events, Event::Done(summary));
                 return Performed::Done;
@@ -442,14 +467,16 @@ impl Ongoing {
     /// Waits for whatever comes first. Signals and results are looked at before the stream, so that
     /// a fast stream cannot starve an interrupt.
     async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
-        let Self { stream, work, results, retry_at, deadline, .. } = self;
+        let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
+        let full = stream.is_some() && backlog.is_full();
         tokio::select! {
             biased;
             op = ops.recv(), if open => Happened::Op(op),
             () = at(*deadline) => Happened::Deadline,
             result = next_result(results) => Happened::Result(result),
             () = ended(work) => Happened::WorkDone,
-            delta = next_delta(stream) => Happened::Stream(delta),
+            () = backlog.room(), if full => Happened::Room,
+            delta = next_delta(stream), if !full => Happened::Stream(delta),
             () = at(*retry_at) => Happened::RetryDue,
         }
     }
@@ -556,6 +583,8 @@ mod tests {
             retry: Retry::default(),
             redactor: Redactor::default(),
             journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
+            backlog: Arc::default(),
+            timed: false,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (ops, inbox) = mpsc::unbounded_channel();

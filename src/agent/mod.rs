@@ -3,25 +3,31 @@
 //!
 //! - [`turn`]: the conversation as a pure state machine, without clock, network or files.
 //! - [`schedule`]: which calls of one turn wait for which; pure.
+//! - [`Backlog`]: how a front end that cannot keep up holds the run back.
 //! - [`driver`]: the edge that asks the model, runs the tools and keeps the time.
 //!
 //! It must not know settings files, the command line or any front end.
 
+mod backlog;
 pub mod driver;
 mod prompt;
 pub mod schedule;
+mod timing;
 pub mod turn;
 mod work;
 
 use std::{path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::Usage;
+use crate::message::{Arguments, Usage};
 
+pub use backlog::Backlog;
 pub use driver::{Agent, Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
+pub use timing::{Timings, TurnTimes};
 
 /// What a front end asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +60,8 @@ pub enum Event {
         id: String,
         /// The tool's name.
         name: String,
-        /// The arguments, for people.
-        arguments: String,
+        /// The arguments.
+        arguments: Arguments,
     },
     /// A piece of a running tool's output.
     ToolOutput {
@@ -78,7 +84,19 @@ pub enum Event {
         record: Value,
     },
     /// A call was refused.
-    Denied(Denied),
+    Denied {
+        /// The call's identifier.
+        id: String,
+        /// What was refused.
+        denied: Denied,
+    },
+    /// The tokens of the answer that is complete now, as the provider counts them.
+    Usage {
+        /// Which turn's, from 1.
+        turn: u64,
+        /// How many.
+        usage: Usage,
+    },
     /// A request failed and will be tried again.
     Retrying {
         /// The number of the retry, from 1.
@@ -92,12 +110,14 @@ pub enum Event {
     },
     /// Something people should know that is no failure.
     Notice(String),
+    /// Where the time went, right before the end; only when it was asked for.
+    Timings(Timings),
     /// The prompt has been worked on as far as it will be.
     Done(Box<Summary>),
 }
 
 /// A refused call, as results list it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Denied {
     /// The tool's name as the model said it.
     pub tool: String,
@@ -108,7 +128,7 @@ pub struct Denied {
 }
 
 /// How a prompt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Done.
@@ -126,10 +146,10 @@ pub enum Outcome {
 }
 
 /// What kind of failure ended a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultKind {
-    /// The provider answered with an error.
+    /// The provider answered with an error, or the model with nothing, or with a part.
     Provider,
     /// The key is missing or refused.
     Auth,
@@ -137,12 +157,12 @@ pub enum FaultKind {
     Network,
     /// Settings or arguments.
     Config,
-    /// Anything of kli's own: the session could not be written, the model answered nothing.
+    /// Anything of kli's own: the session could not be written.
     Internal,
 }
 
 /// A failure, for people and programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fault {
     /// Its kind.
     pub kind: FaultKind,

@@ -277,6 +277,7 @@ impl Turn {
         if let Some(usage) = usage {
             self.usage.add(usage);
             out.push(Action::RecordUsage(usage));
+            out.push(Action::Emit(Event::Usage { turn: self.turns, usage }));
         }
         let message = Message { role: Role::Assistant, blocks };
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
@@ -294,32 +295,28 @@ impl Turn {
                 Stop::MaxTokens => "the answer was cut before its first word".to_owned(),
                 _ => "the model's answer was empty".to_owned(),
             };
-            self.finish(Outcome::Error, Some(internal(fault)), out);
+            self.fall_short(Outcome::Error, fault, out);
             return;
         }
         self.record(message, out);
         if calls.is_empty() {
             match stop {
-                Stop::MaxTokens => self.finish(
+                Stop::MaxTokens => self.fall_short(
                     Outcome::Incomplete,
-                    Some(internal("the answer was cut at the model's output limit")),
+                    "the answer was cut at the model's output limit",
                     out,
                 ),
-                Stop::ContextFull => self.finish(
+                Stop::ContextFull => self.fall_short(
                     Outcome::Incomplete,
-                    Some(internal("the answer was cut because the context window is full")),
+                    "the answer was cut because the context window is full",
                     out,
                 ),
                 Stop::Refusal => {
-                    self.finish(Outcome::Error, Some(internal("the model declined to go on")), out);
+                    self.fall_short(Outcome::Error, "the model declined to go on", out);
                 }
                 _ if !self.steering.is_empty() => self.ask(out),
                 _ if text.trim().is_empty() => {
-                    self.finish(
-                        Outcome::Error,
-                        Some(internal("the model's answer was empty")),
-                        out,
-                    );
+                    self.fall_short(Outcome::Error, "the model's answer was empty", out);
                 }
                 _ => self.finish(Outcome::Ok, None, out),
             }
@@ -338,7 +335,7 @@ impl Turn {
             let fault = format!(
                 "the model sent calls with unreadable arguments {MALFORMED_TURNS} times in a row"
             );
-            self.finish(Outcome::Error, Some(internal(fault)), out);
+            self.fall_short(Outcome::Error, fault, out);
         } else {
             out.push(Action::Work(calls));
         }
@@ -518,6 +515,14 @@ impl Turn {
             Outcome::Error | Outcome::Incomplete => (outcome, 1),
         };
         self.finish_with(outcome, exit, fault, out);
+    }
+
+    /// Ends a prompt whose answer came and is no good: the failure is the provider's, and the exit
+    /// code that of a task that is not done.
+    fn fall_short(&mut self, outcome: Outcome, message: impl Into<String>, out: &mut Vec<Action>) {
+        let fault = Fault { kind: FaultKind::Provider, message: message.into() };
+        let exit = if self.open_denials.is_empty() { 1 } else { 3 };
+        self.finish_with(outcome, exit, Some(fault), out);
     }
 
     fn finish_with(

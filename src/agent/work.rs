@@ -8,7 +8,6 @@ use std::{
 };
 
 use futures_util::future::{BoxFuture, FutureExt as _, join_all};
-use serde_json::Value;
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use crate::{
@@ -118,13 +117,13 @@ impl Bench {
         prepared: Option<Box<dyn Invocation>>,
         events: &UnboundedSender<Event>,
     ) -> CallResult {
-        let arguments = match &call.arguments {
-            Arguments::Object(map) => Value::Object(map.clone()).to_string(),
-            Arguments::Malformed(text) => text.clone(),
-        };
         emit(
             events,
-            Event::ToolStarted { id: call.id.clone(), name: call.name.clone(), arguments },
+            Event::ToolStarted {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            },
         );
         let (outcome, denied, allowed) = match self.admit(&call, prepared) {
             Admission::Run(invocation, grants, allowed) => {
@@ -150,7 +149,7 @@ impl Bench {
                     atom: denial.request.atom.to_string(),
                     detail: denial.sentence(),
                 };
-                emit(events, Event::Denied(denied.clone()));
+                emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
                 let text = format!("{denial}; nothing was done");
                 (Outcome::error(text), Some(denied), Vec::new())
             }

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 
 /// kli's command line.
 #[derive(Debug, Parser)]
@@ -143,6 +142,7 @@ pub(crate) enum Command {
     /// Print the completions of a shell
     Completion {
         /// The shell
+        #[arg(value_enum)]
         shell: Shell,
     },
     /// Look at the settings
@@ -183,6 +183,14 @@ pub(crate) enum Command {
     },
     /// Print the version
     Version,
+}
+
+/// A shell that completions are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Fish,
+    Zsh,
 }
 
 /// What to do with the keys of providers.

@@ -2,6 +2,19 @@
 
 use crate::agent::{Fault, FaultKind};
 
+/// Every exit code with its meaning. Where several apply: 143 or 130, then 5, 4, 3, 1.
+pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "done"),
+    (FAILED, "the run failed: not done, an empty answer, a partial answer"),
+    (USAGE, "usage or configuration"),
+    (3, "a call was denied and no later call under the same atom succeeded"),
+    (PROVIDER, "provider or credentials"),
+    (5, "a budget ran out: turns, tokens, time"),
+    (INTERNAL, "internal error"),
+    (130, "interrupted (INT), or the reader of `stream-json` went away"),
+    (143, "terminated (TERM, HUP)"),
+];
+
 /// The exit code of a run that failed.
 pub(crate) const FAILED: u8 = 1;
 /// The exit code of usage and configuration errors.

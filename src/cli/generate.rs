@@ -1,13 +1,99 @@
-//! `kli generate`: man pages, completions, schemas and the reference.
+//! `kli generate`: what is made from the program itself and goes into packages: man pages,
+//! completions, schemas and the reference.
+//!
+//! The same program always writes the same bytes: no date, no path, no machine.
 
-use std::path::Path;
+mod man;
+mod reference;
+mod schema;
 
-use super::error::CliError;
+use std::path::{Path, PathBuf};
 
-/// Runs `kli generate`.
+use clap::{Command, CommandFactory as _};
+
+use crate::{
+    authority::Grant,
+    host::{environment, state},
+};
+
+use super::{
+    args::{Arguments, Shell},
+    completion,
+    error::CliError,
+    terminal,
+};
+
+/// What `kli-admin` knows: no model, no tools, no project code.
+const ADMIN: &[&str] =
+    &["auth", "completion", "config", "doctor", "sandbox", "sessions", "trust", "version"];
+/// The flags of the preview, which `kli-admin` has as well.
+const ADMIN_FLAGS: &[&str] =
+    &["print_authority", "json", "profile", "read_only", "no_bash", "no_eval", "capabilities"];
+
+/// Runs `kli generate`: writes every file below the directory, in the layout of `share/`. What else
+/// is there stays as it is.
 ///
 /// # Errors
-/// A sentence that names the repair.
-pub(crate) fn run(_directory: &Path) -> Result<u8, CliError> {
-    Err(CliError::internal("not built yet"))
+/// When a file cannot be written; those before it are there, and whole.
+pub(crate) fn run(directory: &Path) -> Result<u8, CliError> {
+    let here = environment::current_directory()
+        .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
+    let root = here.join(directory);
+    let grant = Grant::own_state(&root);
+    for (path, text) in files() {
+        state::publish(&grant, &root.join(&path), text.as_bytes())
+            .map_err(|error| CliError::config(error.sentence()))?;
+        terminal::out(&format!("{}\n", path.display()));
+    }
+    Ok(0)
+}
+
+/// Returns every file: its place below the directory, and its text.
+fn files() -> Vec<(PathBuf, String)> {
+    let (kli, admin) = (completion::visible(), admin());
+    let mut files = Vec::new();
+    man::pages(&built(kli.clone()), &mut files);
+    files.push(man::admin(&built(admin.clone())));
+    files.push(man::sandbox());
+    for command in [&kli, &admin] {
+        let name = command.get_name();
+        for (shell, place) in [
+            (Shell::Bash, format!("bash-completion/completions/{name}")),
+            (Shell::Fish, format!("fish/vendor_completions.d/{name}.fish")),
+            (Shell::Zsh, format!("zsh/site-functions/_{name}")),
+        ] {
+            files.push((place.into(), completion::script(shell, command.clone())));
+        }
+    }
+    for (name, text) in schema::all() {
+        files.push((format!("kli/schema/{name}.schema.json").into(), text));
+    }
+    let page = reference::page(&built(kli), &built(admin));
+    files.push(("doc/kli/reference/cli.md".into(), page));
+    files
+}
+
+/// Returns the command line of `kli-admin`.
+fn admin() -> Command {
+    let kli = Arguments::command();
+    let known = |name: &str, list: &[&str]| list.contains(&name);
+    Command::new("kli-admin")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("What of kli writes configuration, outside the jail: no model, no tools")
+        .max_term_width(100)
+        .args_conflicts_with_subcommands(true)
+        .args(kli.get_arguments().filter(|arg| known(arg.get_id().as_str(), ADMIN_FLAGS)).cloned())
+        .subcommands(kli.get_subcommands().filter(|sub| known(sub.get_name(), ADMIN)).cloned())
+}
+
+/// Returns a command as clap completes it: with its flags for help and the version, and full names.
+fn built(command: Command) -> Command {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+/// Returns a command's whole name, as it is typed.
+fn typed(command: &Command) -> &str {
+    command.get_bin_name().unwrap_or_else(|| command.get_name())
 }

@@ -1,6 +1,15 @@
 //! A headless run, put together: prompt, settings, subject, model, session, agent, printer.
 
-use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
+mod prompt;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::Write as _,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     runtime::Runtime,
@@ -9,29 +18,36 @@ use tokio::{
 
 use crate::{
     agent::{
-        Agent, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt, turn::Retry,
+        Agent, Backlog, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt,
+        turn::Retry,
     },
-    authority::{BUILT_IN, Confinement},
+    authority::{BUILT_IN, Confinement, Grant, Report},
     config::Settings,
     host::{
         self, Host,
         confinement::{self, Signs},
         secrets::Handed,
+        state,
     },
     message::Redactor,
     tool::{self, BashOptions, Context},
 };
 
 use super::{
-    args::{OutputFormat, RunArguments},
+    args::RunArguments,
     credentials::Keys,
-    error::CliError,
-    journal, print,
+    error::{CliError, FAILED},
+    journal,
+    print::{
+        self, Front,
+        line::{Line, SCHEMA},
+    },
     provider::open_model,
     setup::{Setup, read_small},
     signals::{self, Signals},
-    terminal,
+    terminal::{self, Lane},
 };
+use prompt::Prompt;
 
 /// The largest file of a system prompt, in bytes.
 const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
@@ -39,12 +55,15 @@ const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 const BASH_TIMEOUT: Duration = Duration::from_mins(2);
 /// The most that a call may ask for when the settings do not say.
 const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a reader has for the result when a signal has ended the run.
+const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 
-/// Runs one prompt without a terminal interface; returns the exit code.
+/// Runs one prompt without a terminal interface; returns the exit code. `started` is when the
+/// program was.
 ///
 /// # Errors
 /// For what keeps the run from starting.
-pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
+pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Result<u8, CliError> {
     if !run.print {
         refuse_near_commands(run)?;
         if terminal::input_is_terminal() {
@@ -52,15 +71,36 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
                 .hint("run a prompt with `kli -p \"…\"`"));
         }
     }
+    let log = run.log.as_deref().map(open_log).transpose()?;
     // What the command line says is checked before anything is waited for.
-    let setup = Setup::read(run)?;
-    // No thread has started yet, and none may have.
-    host::environment::wipe(&setup.settings.secret_variables());
+    let setup = Setup::read(run);
+    if let Ok(setup) = &setup {
+        // No thread has started yet, and none may have.
+        host::environment::wipe(&setup.settings.secret_variables());
+    }
+    let backlog = Arc::new(Backlog::default());
+    let mut front = front(run, log, &backlog)
+        .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
+    let code = setup.and_then(|setup| begin(run, handed, started, &setup, &mut front, backlog));
+    if let Err(error) = &code {
+        front.log_result(&print::not_started(error.exit, error.fault.clone()));
+    }
+    code
+}
+
+fn begin(
+    run: &RunArguments,
+    handed: &Handed,
+    started: Instant,
+    setup: &Setup,
+    front: &mut Front,
+    backlog: Arc<Backlog>,
+) -> Result<u8, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
-    let code = run_in(&runtime, run, &setup, handed);
+    let code = run_in(&runtime, run, setup, handed, started, front, backlog);
     // Blocking work that is still going on (a search, a read of standard input) must not hold up
     // the end.
     runtime.shutdown_background();
@@ -72,16 +112,26 @@ fn run_in(
     run: &RunArguments,
     setup: &Setup,
     handed: &Handed,
+    started: Instant,
+    front: &mut Front,
+    backlog: Arc<Backlog>,
 ) -> Result<u8, CliError> {
-    let signals = {
+    let mut signals = {
         let _inside = runtime.enter();
         Signals::listen()
     };
-    let (prompt, mut signals) = match prompt(runtime, signals, run)? {
-        Prompt::Text(text, signals) => (text, signals),
+    // The prompt and the session come before the key: whoever mistyped one of them should not have
+    // to mend the other first. A session that is to be gone on with is found before its prompt is
+    // waited for.
+    prompt::check_argument(run)?;
+    let wanted = run.continue_latest || run.resume.is_some();
+    let resumed = wanted.then(|| journal::open(run, setup)).transpose()?;
+    let (prompt, reading) = match prompt::read(runtime, &mut signals, run)? {
+        Prompt::Text(text, reading) => (text, reading),
         Prompt::Interrupted(code) => {
-            show(run, &print::interrupted(code), &print::Names::default());
-            return Ok(code);
+            let summary = print::interrupted(code);
+            front.result(&summary);
+            return Ok(runtime.block_on(deliver(front, &mut signals, &summary)));
         }
     };
     let subject = Arc::new(setup.subject(run)?);
@@ -91,15 +141,13 @@ fn run_in(
     let redactor = keys.redactor();
     let model = match (opened, keys.interrupted()) {
         (_, Some(code)) => {
-            show(run, &print::interrupted(code), &print::Names::default());
-            return Ok(code);
+            let summary = print::interrupted(code);
+            front.result(&summary);
+            return Ok(runtime.block_on(deliver(front, &mut signals, &summary)));
         }
         (opened, None) => opened?,
     };
     let model_name = model.name().to_owned();
-    for warning in &setup.warnings {
-        terminal::note(&format!("kli: {warning}"));
-    }
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
     let tools = tool::standard();
@@ -115,11 +163,29 @@ fn run_in(
         }),
         bash: bash(setup, &redactor)?,
     });
-    let started = journal::open(run, setup)?;
-    for notice in &started.notices {
-        terminal::note(&format!("kli: {notice}"));
+    let begun = match resumed {
+        Some(resumed) => resumed,
+        None => journal::open(run, setup)?,
+    };
+    front.line(&Line::Init {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        session: begun.id.clone(),
+        model: model_name.clone(),
+        profile: setup.profile().to_owned(),
+        tools: offered.iter().map(|name| (*name).to_owned()).collect(),
+        authority: authority(&Report::new(&subject, confinement)),
+        confinement: confinement.label(),
+        workspace: setup.workspace.display().to_string(),
+    });
+    for notice in setup.warnings.iter().chain(&begun.notices) {
+        front.notice(notice);
     }
-    let names = print::Names { session: started.id.clone(), model: Some(model_name) };
+    front.name(print::Names {
+        session: begun.id,
+        model: Some(model_name),
+        startup: started.elapsed().saturating_sub(reading),
+    });
     let parts = Parts {
         model,
         tools,
@@ -127,37 +193,93 @@ fn run_in(
         confinement,
         context,
         system,
-        history: started.history,
+        history: begun.history,
         budgets: budgets(&setup.settings),
         retry: retry(&signs),
         redactor,
-        journal: started.journal,
+        journal: begun.journal,
+        backlog,
+        timed: run.timings,
     };
-    let mut summary = runtime.block_on(drive(parts, prompt, signals));
-    if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
-        && signs.network_is_off()
-    {
-        fault
-            .message
-            .push_str("; the sandbox has no network: set `network` to true in its specification");
-    }
-    show(run, &summary, &names);
-    Ok(summary.exit)
+    runtime.block_on(async {
+        let mut summary = drive(parts, prompt, &mut signals, front).await;
+        if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
+            && signs.network_is_off()
+        {
+            fault.message.push_str(
+                "; the sandbox has no network: set `network` to true in its specification",
+            );
+        }
+        front.result(&summary);
+        Ok(deliver(front, &mut signals, &summary).await)
+    })
 }
 
-fn show(run: &RunArguments, summary: &Summary, names: &print::Names) {
-    match run.output_format {
-        OutputFormat::Text => print::text(summary),
-        OutputFormat::Json | OutputFormat::StreamJson => print::json(summary, names),
+/// Waits until the result is written, and returns the exit code. A reader may take its time; once a
+/// signal has come it has two seconds.
+async fn deliver(front: &Front, signals: &mut Signals, summary: &Summary) -> u8 {
+    let in_time = async {
+        if [signals::INTERRUPTED, signals::TERMINATED].contains(&summary.exit) {
+            tokio::time::sleep(AFTER_A_SIGNAL).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = front.drained() => if terminal::is_lost() { FAILED } else { summary.exit },
+        () = in_time => summary.exit,
+        code = signals.next() => code,
     }
+}
+
+/// Returns the report as the object that `--print-authority --json` prints.
+fn authority(report: &Report) -> serde_json::Map<String, serde_json::Value> {
+    match serde_json::to_value(report) {
+        Ok(serde_json::Value::Object(map)) => map,
+        // Names and lists cannot fail to serialise.
+        _ => serde_json::Map::new(),
+    }
+}
+
+/// Opens the file of `--log`.
+fn open_log(file: &Path) -> Result<(String, File), CliError> {
+    let here = host::environment::current_directory()
+        .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
+    let path = here.join(file);
+    let opened = state::create_log(&Grant::own_state(&path), &path).map_err(|error| {
+        CliError::config(format!("the log cannot be written: {}", error.sentence()))
+            .hint("`--log` takes a regular file, or a FIFO that is being read")
+    })?;
+    Ok((file.display().to_string(), opened))
+}
+
+/// Opens what shows the run. What cannot be written to the log is said once and stops nothing.
+fn front(
+    run: &RunArguments,
+    log: Option<(String, File)>,
+    backlog: &Arc<Backlog>,
+) -> std::io::Result<Front> {
+    let lane = |(name, mut file): (String, File)| {
+        Lane::new(Arc::clone(backlog), move |text: &str| {
+            file.write_all(text.as_bytes()).inspect_err(|error| {
+                terminal::note(&format!(
+                    "kli: the log `{name}` ends here, as it cannot be written: {error}"
+                ));
+            })
+        })
+    };
+    let log = log.map(lane).transpose()?;
+    Front::new(run.output_format, log, Arc::clone(backlog))
 }
 
 /// Runs the agent and the printer side by side until the prompt is done with.
-async fn drive(parts: Parts, prompt: String, signals: Signals) -> Summary {
+async fn drive(parts: Parts, prompt: String, signals: &mut Signals, front: &mut Front) -> Summary {
     let (ops, inbox) = mpsc::unbounded_channel();
     let (outbox, events) = mpsc::unbounded_channel();
     let agent = Agent::new(parts).run(inbox, outbox);
-    let front = print::run(events);
+    let gone = nobody_listens(front);
+    let front = front.run(events);
     // Before any signal is passed on: an interrupt of nothing would be lost.
     drop(ops.send(Op::Submit(prompt)));
     let internal = |exit, message: &str| {
@@ -166,7 +288,7 @@ async fn drive(parts: Parts, prompt: String, signals: Signals) -> Summary {
     };
     let summary = tokio::select! {
         biased;
-        code = pass_on(signals, ops) => print::interrupted(code),
+        code = pass_on(signals, gone, ops) => print::interrupted(code),
         // The agent would wait for the next prompt; there is none.
         () = agent => internal(super::error::INTERNAL, "the agent ended without a result"),
         summary = front => summary.unwrap_or_else(|| {
@@ -179,10 +301,33 @@ async fn drive(parts: Parts, prompt: String, signals: Signals) -> Summary {
     summary
 }
 
+/// Waits until the lines of the run have no reader: then there is nobody to work for. A text or one
+/// object is written at the end, and a run that has begun is brought to it.
+fn nobody_listens(front: &Front) -> impl Future<Output = ()> + use<> {
+    let gone = front.streams().then(|| front.broken());
+    async move {
+        match gone {
+            Some(broken) => tokio::select! {
+                () = broken => {}
+                () = terminal::reader_is_gone() => {}
+            },
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Passes signals on as operations. Returns the exit code at the second one: whoever asks twice
 /// does not want to wait.
-async fn pass_on(mut signals: Signals, ops: UnboundedSender<Op>) -> u8 {
-    let first = signals.next().await;
+async fn pass_on(
+    signals: &mut Signals,
+    gone: impl Future<Output = ()>,
+    ops: UnboundedSender<Op>,
+) -> u8 {
+    let first = tokio::select! {
+        biased;
+        code = signals.next() => code,
+        () = gone => signals::INTERRUPTED,
+    };
     drop(ops.send(if first == signals::INTERRUPTED { Op::Interrupt } else { Op::Terminate }));
     signals.next().await
 }
@@ -200,59 +345,6 @@ fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
             .hint(format!("did you mean `kli {near}`? A prompt of that word goes after `-p`"))),
         None => Ok(()),
     }
-}
-
-/// What became of the prompt.
-enum Prompt {
-    Text(String, Signals),
-    /// A signal came while standard input was read.
-    Interrupted(u8),
-}
-
-/// Returns the prompt: the argument, or standard input for `-` and when there is none.
-fn prompt(runtime: &Runtime, mut signals: Signals, run: &RunArguments) -> Result<Prompt, CliError> {
-    let text = match run.prompt.as_deref() {
-        Some(text) if text != "-" => text.to_owned(),
-        None if terminal::input_is_terminal() => {
-            return Err(
-                CliError::config("there is no prompt").hint("write it after `-p`, or pipe it in")
-            );
-        }
-        Some(_) | None => match runtime.block_on(standard_input(&mut signals))? {
-            Ok(text) => text,
-            Err(code) => return Ok(Prompt::Interrupted(code)),
-        },
-    };
-    check_prompt(&text)?;
-    Ok(Prompt::Text(text, signals))
-}
-
-/// Reads standard input to its end; the inner error is the exit code of a signal that came first.
-async fn standard_input(signals: &mut Signals) -> Result<Result<String, u8>, CliError> {
-    tokio::select! {
-        biased;
-        code = signals.next() => Ok(Err(code)),
-        read = tokio::task::spawn_blocking(terminal::read_prompt) => match read {
-            Ok(read) => read.map(Ok).map_err(CliError::config),
-            Err(error) => Err(CliError::internal(format!("cannot read the prompt: {error}"))),
-        },
-    }
-}
-
-fn check_prompt(text: &str) -> Result<(), CliError> {
-    if text.trim().is_empty() {
-        return Err(CliError::config("the prompt is empty").hint("write it after `-p`"));
-    }
-    let slash = text.trim().strip_prefix('/').is_some_and(|rest| {
-        let word = rest.split_whitespace().next().unwrap_or_default();
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
-    });
-    if slash {
-        let word = text.split_whitespace().next().unwrap_or_default();
-        return Err(CliError::config(format!("`{word}` is a command of the terminal interface"))
-            .hint("a headless run takes a prompt; begin it with another word"));
-    }
-    Ok(())
 }
 
 fn check_budget(setup: &Setup) -> Result<(), CliError> {

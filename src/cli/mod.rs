@@ -23,9 +23,10 @@ mod terminal;
 mod trust;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     panic::{self, AssertUnwindSafe},
     process::ExitCode,
+    time::Instant,
 };
 
 use clap::error::ErrorKind;
@@ -49,6 +50,7 @@ use setup::Setup;
 ///
 /// Under the name `kli-admin` it knows only what looks at and changes kli's own settings.
 pub fn main(words: Vec<OsString>) -> ExitCode {
+    let started = Instant::now();
     // First of all, while nothing is open and nothing runs: from here on no other process of the
     // user reads this one's memory, and no child inherits what a launcher handed over.
     host::harden();
@@ -58,7 +60,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
     let program = if admin { admin::NAME } else { "kli" };
     let code = match admin::parse(words, admin) {
         Ok(arguments) => match handed {
-            Ok(handed) => guarded(|| run(arguments, program, &handed), wants_json),
+            Ok(handed) => guarded(|| run(arguments, program, &handed, started), wants_json),
             Err(error) => {
                 let error = CliError::auth(error.to_string()).hint(format!(
                     "whoever starts kli hands its keys over there; unset `{}` to start without them",
@@ -82,7 +84,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
                     let message = words.join(" ");
                     let message = message.strip_prefix("error: ").unwrap_or(&message);
                     let error = CliError::config(message);
-                    print::json(&print::not_started(USAGE, error.fault), &print::Names::default());
+                    print::print_json(&print::not_started(USAGE, error.fault));
                 }
                 USAGE
             }
@@ -104,7 +106,7 @@ fn guarded(command: impl FnOnce() -> u8, wants_json: bool) -> u8 {
     panic::catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| {
         let error = CliError::internal("kli broke off by a fault of its own, see above");
         if wants_json {
-            print::json(&print::not_started(INTERNAL, error.fault), &print::Names::default());
+            print::print_json(&print::not_started(INTERNAL, error.fault));
         } else {
             terminal::note(&format!("kli: {}", error.fault.message));
         }
@@ -113,24 +115,28 @@ fn guarded(command: impl FnOnce() -> u8, wants_json: bool) -> u8 {
 }
 
 /// Says whether the command line asks for JSON, also when the rest of it cannot be read: a program
-/// that waits for one object gets one whatever happens.
+/// that waits for a result gets one whatever happens.
 fn wants_json(words: &[OsString]) -> bool {
     let options: Vec<&OsString> = words.iter().take_while(|word| *word != "--").collect();
-    options.iter().any(|word| *word == "--output-format=json")
-        || options.windows(2).any(
-            |pair| matches!(pair, [flag, value] if *flag == "--output-format" && *value == "json"),
-        )
+    let is_json = |format: &OsStr| format == "json" || format == "stream-json";
+    options.iter().any(|word| {
+        word.to_str()
+            .and_then(|w| w.strip_prefix("--output-format="))
+            .is_some_and(|f| is_json(f.as_ref()))
+    }) || options
+        .windows(2)
+        .any(|pair| matches!(pair, [flag, value] if *flag == "--output-format" && is_json(value)))
 }
 
-fn run(arguments: Arguments, program: &str, handed: &Handed) -> u8 {
-    let json = arguments.run.output_format == OutputFormat::Json;
+fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -> u8 {
+    let json = arguments.run.output_format != OutputFormat::Text;
     let outcome = match arguments.command {
         Some(Command::Version) => {
             terminal::out(&format!("{program} {}\n", env!("CARGO_PKG_VERSION")));
             Ok(0)
         }
         Some(Command::Auth { command }) => auth::run(&command, handed),
-        Some(Command::Completion { shell }) => completion::run(shell),
+        Some(Command::Completion { shell }) => Ok(completion::run(shell)),
         Some(Command::Config { command }) => config::run(&command),
         Some(Command::Demo) => {
             // It is played from a recording, so nothing that it starts needs a key.
@@ -146,7 +152,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed) -> u8 {
             trust::run(list, revoke, directory.as_deref())
         }
         None if arguments.run.print_authority => print_authority(&arguments.run),
-        None => headless::run(&arguments.run, handed),
+        None => headless::run(&arguments.run, handed, started),
     };
     outcome.unwrap_or_else(|error| fail(&error, json))
 }
@@ -160,8 +166,7 @@ fn fail(error: &CliError, json: bool) -> u8 {
         }
     }
     if json {
-        let fault = error.fault.clone();
-        print::json(&print::not_started(error.exit, fault), &print::Names::default());
+        print::print_json(&print::not_started(error.exit, error.fault.clone()));
     }
     error.exit
 }
@@ -175,7 +180,7 @@ fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    if run.json || run.output_format == OutputFormat::Json {
+    if run.json || run.output_format != OutputFormat::Text {
         let line = serde_json::to_string(&report)
             .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;
         terminal::out(&format!("{line}\n"));
@@ -205,6 +210,7 @@ mod tests {
         };
         assert!(wants(&["kli", "--output-format", "json", "--bogus"]));
         assert!(wants(&["kli", "--bogus", "--output-format=json"]));
+        assert!(wants(&["kli", "--output-format", "stream-json", "--bogus"]));
         assert!(!wants(&["kli", "--output-format", "text", "json"]));
         assert!(!wants(&["kli", "--", "--output-format=json"]));
     }

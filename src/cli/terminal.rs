@@ -4,8 +4,19 @@
 use std::{
     borrow::Cow,
     io::{self, IsTerminal as _, Read as _, Write as _},
-    sync::atomic::{AtomicBool, Ordering},
+    os::fd::AsFd as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
 };
+
+use tokio::{io::Interest, net::unix::pipe, sync::watch};
+
+use crate::agent::Backlog;
 
 /// The most bytes of a prompt that are read from standard input.
 const PROMPT_LIMIT: u64 = 10 * 1024 * 1024;
@@ -17,13 +28,19 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// characters to a terminal. A closed pipe is no error, since nobody wants the rest; any other
 /// failure (a full disk) is said and remembered, see [`is_lost`].
 pub(crate) fn out(text: &str) {
+    if let Err(error) = write_out(text) {
+        lost(&error);
+    }
+}
+
+fn write_out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     let text = if stdout.is_terminal() { Cow::Owned(scrub(text)) } else { Cow::Borrowed(text) };
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    if let Err(error) = written
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        LOST.store(true, Ordering::Relaxed);
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
+fn lost(error: &io::Error) {
+    if error.kind() != io::ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
         note(&format!("kli: the result cannot be written to standard output: {error}"));
     }
 }
@@ -36,8 +53,119 @@ pub(crate) fn is_lost() -> bool {
 
 /// Writes a line to standard error.
 pub(crate) fn note(line: &str) {
-    let mut stderr = io::stderr().lock();
-    drop(stderr.write_all(scrub(line).as_bytes()).and_then(|()| stderr.write_all(b"\n")));
+    let mut line = scrub(line);
+    line.push('\n');
+    // One write: lines of two threads do not mix.
+    drop(io::stderr().lock().write_all(line.as_bytes()));
+}
+
+/// Text on its way to where someone may read slowly or not at all. A thread of its own writes it,
+/// piece by piece in order, so that a reader who sleeps holds up neither signals nor time limits.
+/// What waits is counted in a [`Backlog`].
+#[derive(Debug)]
+pub(crate) struct Lane {
+    queue: Option<mpsc::Sender<String>>,
+    pushed: u64,
+    progress: watch::Receiver<Progress>,
+    backlog: Arc<Backlog>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    written: u64,
+    broken: bool,
+}
+
+impl Lane {
+    /// Opens a lane to standard output. What cannot be written is said and remembered as [`out`]
+    /// does.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn stdout(backlog: Arc<Backlog>) -> io::Result<Self> {
+        Self::new(backlog, |text| write_out(text).inspect_err(lost))
+    }
+
+    /// Opens a lane with a writer. After its first failure it is called no more, and what comes is
+    /// dropped: the writer is who says so.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn new(
+        backlog: Arc<Backlog>,
+        mut write: impl FnMut(&str) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (queue, texts) = mpsc::channel::<String>();
+        let (progress, seen) = watch::channel(Progress::default());
+        let counted = Arc::clone(&backlog);
+        let thread = thread::Builder::new().name("kli-output".to_owned()).spawn(move || {
+            for text in texts {
+                let broken = progress.borrow().broken || write(&text).is_err();
+                counted.take(text.len());
+                progress.send_modify(|progress| {
+                    progress.written += 1;
+                    progress.broken = broken;
+                });
+            }
+        })?;
+        let (queue, thread) = (Some(queue), Some(thread));
+        Ok(Self { queue, pushed: 0, progress: seen, backlog, thread })
+    }
+
+    /// Puts a piece at the end of the queue; never waits.
+    pub(crate) fn push(&mut self, text: String) {
+        self.backlog.add(text.len());
+        self.pushed += 1;
+        if let Some(queue) = &self.queue {
+            // The thread outlives the queue.
+            drop(queue.send(text));
+        }
+    }
+
+    /// Waits until everything is written, or given up.
+    pub(crate) async fn drained(&self) {
+        let mut progress = self.progress.clone();
+        drop(progress.wait_for(|progress| progress.written >= self.pushed).await);
+    }
+
+    /// Waits until something could not be written; pends when that never comes.
+    pub(crate) fn broken(&self) -> impl Future<Output = ()> + use<> {
+        let mut progress = self.progress.clone();
+        async move {
+            if progress.wait_for(|progress| progress.broken).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl Drop for Lane {
+    /// Gives what still waits a moment, also when a fault of kli's own ends the run.
+    fn drop(&mut self) {
+        const LAST: Duration = Duration::from_millis(500);
+        self.queue = None;
+        let start = Instant::now();
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() && start.elapsed() < LAST {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Waits until nobody reads standard output any more; pends when it is no pipe, or when that never
+/// comes. A write says so too, but a run may have nothing to write for long.
+pub(crate) async fn reader_is_gone() {
+    let own = io::stdout().as_fd().try_clone_to_owned();
+    let watched = own.and_then(pipe::Sender::from_owned_fd_unchecked);
+    // Unchecked, as a checked one would no longer block, also for those who share it. Files cannot be
+    // watched (epoll_ctl(2): EPERM), and have no reader.
+    if let Ok(watched) = watched
+        && watched.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Writes a question to standard error, without a line break.
@@ -51,7 +179,7 @@ pub(crate) fn input_is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Reads a prompt from standard input to its end.
+/// Reads a prompt from standard input to its end, at most its limit and one byte more.
 ///
 /// # Errors
 /// A sentence, for input that cannot be read, is no text, or is longer than the limit.
@@ -68,8 +196,11 @@ pub(crate) fn read_prompt() -> Result<String, String> {
             PROMPT_LIMIT / 1024 / 1024
         ));
     }
-    String::from_utf8(bytes)
-        .map_err(|error| format!("the prompt on standard input is not UTF-8: {error}"))
+    String::from_utf8(bytes).map_err(|error| {
+        format!(
+            "the prompt on standard input is not UTF-8: {error}; convert it, for example with iconv"
+        )
+    })
 }
 
 /// Returns a text as one line: line breaks and other control characters are escaped, so that what a
@@ -95,10 +226,40 @@ pub(crate) fn scrub(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
     fn escape_sequences_do_not_survive() {
         assert_eq!(scrub("a\u{1b}[31mb\r\n\tc\u{9b}x"), "a\u{fffd}[31mb\u{fffd}\n\tc\u{fffd}x");
+    }
+
+    #[test]
+    fn a_lane_keeps_the_order_and_gives_up_after_a_failure() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (fails_at, wanted) in [(9, vec!["0", "1", "2", "3"]), (2, vec!["0", "1"])] {
+            let backlog = Arc::new(Backlog::default());
+            let written = Arc::new(Mutex::new(Vec::new()));
+            let kept = Arc::clone(&written);
+            let mut lane = Lane::new(Arc::clone(&backlog), move |text| {
+                let mut kept = kept.lock().unwrap();
+                if kept.len() == fails_at {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                kept.push(text.to_owned());
+                Ok(())
+            })
+            .unwrap();
+            for number in 0..4 {
+                lane.push(number.to_string());
+            }
+            runtime.block_on(lane.drained());
+            assert_eq!(*written.lock().unwrap(), wanted);
+            let broken = runtime.block_on(async {
+                tokio::time::timeout(Duration::from_millis(20), lane.broken()).await.is_ok()
+            });
+            assert_eq!(broken, fails_at == 2);
+        }
     }
 }

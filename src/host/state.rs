@@ -10,9 +10,11 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+
+use rustix::fs::FileType;
 
 use super::HostError;
 use crate::authority::Grant;
@@ -70,6 +72,40 @@ pub fn copy_executable(grant: &Grant, from: &Path, to: &Path) -> Result<(), Host
 pub fn remove_tree(grant: &Grant, path: &Path) -> Result<(), HostError> {
     granted(grant, path)?;
     fs::remove_dir_all(path).map_err(|source| HostError::io("remove", path, source))
+}
+
+/// Opens a log of one run to write: a new file for the user alone (0600), a regular one that is there
+/// emptied, or a FIFO or device as it is.
+///
+/// # Errors
+/// [`HostError::NotGranted`]; [`HostError::Kind`] for a directory and whatever else cannot be
+/// written to; the system's refusal, also for a link (its target may be anybody's) and for a FIFO
+/// without a reader.
+pub fn create_log(grant: &Grant, path: &Path) -> Result<File, HostError> {
+    granted(grant, path)?;
+    let fail = |source| HostError::io("open", path, source);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .map_err(fail)?;
+    let kind = FileType::from_raw_mode(file.metadata().map_err(fail)?.mode());
+    match kind {
+        FileType::RegularFile => file.set_len(0).map_err(fail)?,
+        FileType::Fifo | FileType::CharacterDevice => {
+            // Opened without waiting; written to with it.
+            rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())
+                .map_err(|error| fail(error.into()))?;
+        }
+        kind => {
+            let kind = super::files::kind(kind);
+            return Err(HostError::Kind { path: path.to_owned(), kind, wanted: "a regular file" });
+        }
+    }
+    Ok(file)
 }
 
 /// A file of lines, open to be appended to. The lock goes with it.
@@ -178,6 +214,26 @@ impl Lines {
 /// [`HostError::NotGranted`] or the system's refusal; then the old file stands and nothing is left
 /// beside it.
 pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostError> {
+    write_beside(grant, path, content, 0o600)
+}
+
+/// Writes a whole file for everybody to read (0644, as far as the umask lets it), with the
+/// directories above it. The old content or the new stands there, never a part.
+///
+/// # Errors
+/// As for [`write_atomic`]; the system's refusal to make a directory.
+pub fn publish(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostError> {
+    if let Some(directory) = path.parent() {
+        granted(grant, path)?;
+        DirBuilder::new()
+            .recursive(true)
+            .create(directory)
+            .map_err(|source| HostError::io("create the directory", directory, source))?;
+    }
+    write_beside(grant, path, content, 0o644)
+}
+
+fn write_beside(grant: &Grant, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
     granted(grant, path)?;
     let fail = |source| HostError::io("write", path, source);
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -185,7 +241,7 @@ pub fn write_atomic(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), Ho
     let outcome = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .mode(mode)
         .open(&beside)
         .and_then(|mut file| {
             file.write_all(content)?;

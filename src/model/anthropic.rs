@@ -66,6 +66,12 @@ impl Model for Anthropic {
         &self.name
     }
 
+    fn request_bytes(&self, request: &Request) -> Option<u64> {
+        let max_tokens = request.max_tokens.unwrap_or_else(|| max_tokens(&self.model));
+        let body = encode::body(request, &self.model, &self.name, max_tokens);
+        u64::try_from(body.len()).ok()
+    }
+
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
         let max_tokens = request.max_tokens.unwrap_or_else(|| max_tokens(&self.model));
         let body = encode::body(&request, &self.model, &self.name, max_tokens);

@@ -23,6 +23,11 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Returns `PROVIDER/MODEL`.
     fn name(&self) -> &str;
 
+    /// Returns how many bytes the body of a request would have; `None` when nothing is sent.
+    fn request_bytes(&self, _request: &Request) -> Option<u64> {
+        None
+    }
+
     /// Asks, and returns the answer as it streams in. The stream ends after [`Delta::Done`] or the
     /// first error. Dropping it ends the request. Nothing is retried in here: the error's class
     /// says what the caller may do.

@@ -19,7 +19,8 @@ use super::plan::{Request, shown};
 use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
 use super::{FAILED, explain, inner, launch, sys};
 
-const HELP: &str = "\
+/// What `kli-sandbox --help` prints; the manual page is made from it.
+pub const HELP: &str = "\
 Confines a program by a specification.
 
 usage:
