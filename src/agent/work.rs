@@ -140,7 +140,7 @@ impl Bench {
                 });
                 let outcome = invocation.run(grants, sink).await;
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
-                (self.clean(outcome), None, allowed)
+                (outcome, None, allowed)
             }
             Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
             Admission::Deny(denial) => {
@@ -154,6 +154,8 @@ impl Bench {
                 (Outcome::error(text), Some(denied), Vec::new())
             }
         };
+        // Refusals as well: that of an edit shows the lines that are there.
+        let outcome = self.clean(outcome);
         emit(
             events,
             Event::ToolFinished {

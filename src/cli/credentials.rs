@@ -12,7 +12,10 @@ use zeroize::Zeroizing;
 
 use crate::{
     config::{KeySources, Paths},
-    host::secrets::{self, Handed, StoreError},
+    host::{
+        Host,
+        secrets::{self, Handed, StoreError},
+    },
     message::Redactor,
     model::catalogue::Secret,
 };
@@ -170,6 +173,12 @@ impl<'a> Keys<'a> {
         let found = self.values.iter().map(|value| value.as_str());
         Redactor::new(found.chain(self.handed.values()).chain(variables).chain(headers))
     }
+}
+
+/// Returns the command that stores a provider's key, where this process runs.
+pub(super) fn set_command(provider: &str) -> String {
+    let program = if Host::default().is_jailed() { "kli-admin" } else { "kli" };
+    format!("{program} auth set {provider}")
 }
 
 fn is_secret_header(name: &str) -> bool {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    credentials::Keys,
+    credentials::{Keys, set_command},
     demo,
     error::CliError,
     setup::{Setup, read_small},
@@ -43,11 +43,12 @@ pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn M
         Provider::Anthropic { base_url, key_env, headers, .. } => {
             hint = Some(match &key_env {
                 Some(variable) => format!(
-                    "set the variable `{variable}`, or store a key with `kli-admin auth set {}`",
-                    name.provider
+                    "set the variable `{variable}`, or store a key with `{}`",
+                    set_command(&name.provider)
                 ),
                 None => format!(
-                    "store a key with `kli-admin auth set {0}`, or set `providers.{0}.keyEnv`",
+                    "store a key with `{}`, or set `providers.{}.keyEnv`",
+                    set_command(&name.provider),
                     name.provider
                 ),
             });

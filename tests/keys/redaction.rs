@@ -34,6 +34,14 @@ fn a_key_that_a_tool_finds_is_taken_out() {
         call("a", "bash", &json!({ "command": "cat ~/key; echo control" })),
         call("b", "read", &json!({ "path": "notes" })),
         call("c", "search", &json!({ "pattern": "the key" })),
+        call(
+            "d",
+            "edit",
+            &json!({
+                "path": "notes",
+                "edits": [{ "old": format!("thee key is {}", &key[..38]), "new": "x" }],
+            }),
+        ),
         says("done"),
     ]);
     let env = Env::new();
@@ -45,7 +53,8 @@ fn a_key_that_a_tool_finds_is_taken_out() {
     ran.exits(0);
     nowhere(&env, &model, &ran, &key);
     let bodies = model.bodies();
-    for (number, control) in [(1, "…control"), (2, "the key is …."), (3, "the key is ….")] {
+    for (number, control) in [(1, "…control"), (2, "the key is …."), (3, "the key is …."), (4, "…")]
+    {
         let text = &results(&bodies[number])[0].1;
         assert!(text.contains(control), "{text}");
         assert!(text.contains("a provider's key was taken out"), "{text}");

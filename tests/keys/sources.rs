@@ -269,7 +269,7 @@ fn a_key_command_that_waits_is_ended_by_a_signal() {
         let child = env.command(&["-p", "hi", "--output-format", "json"]).spawn().unwrap();
         let begun = env.home().join("begun");
         wait_for("the command to begin", || begun.exists().then_some(()));
-        assert_eq!(processes_with(&mark).len(), 1, "control");
+        assert!(!processes_with(&mark).is_empty(), "control");
         let start = Instant::now();
         kill(i32::try_from(child.id()).unwrap(), signal);
         let ran = Ran::from(child.wait_with_output().unwrap());
