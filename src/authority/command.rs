@@ -56,6 +56,11 @@ pub(super) fn all_within(commands: &[Vec<String>], allowed: &BTreeSet<Vec<String
     !commands.is_empty() && !moves && commands.iter().all(|words| within(words, allowed))
 }
 
+/// Says whether every command begins with an allowed word list, whatever its options are.
+pub(super) fn all_begin(commands: &[Vec<String>], allowed: &BTreeSet<Vec<String>>) -> bool {
+    commands.iter().all(|words| allowed.iter().any(|list| words.starts_with(list)))
+}
+
 /// Says whether the command starts with one of the allowed word lists and uses no option that is
 /// known to run another program.
 fn within<'a>(words: &[String], allowed: impl IntoIterator<Item = &'a Vec<String>>) -> bool {

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     atom::Atom,
+    command,
     constraint::{Constraint, Detail},
     lattice::Authority,
 };
@@ -201,6 +202,12 @@ impl Denial {
                 "; what that line runs cannot be told for sure: give plain commands, without \
                  redirection, expansion or variables"
             }
+            (Constraint::Commands(lists), Detail::Commands { parsed: Some(commands), .. })
+                if command::all_begin(commands, lists) =>
+            {
+                "; it begins as listed, but an option in it is known to run programs or to write \
+                 files, or leads git to another directory"
+            }
             _ => "",
         };
         format!("{held}{asked}{removed}{unread}")
@@ -354,6 +361,12 @@ mod tests {
         assert!(denied("echo x >y", None).ends_with("without redirection, expansion or variables"));
         let other = denied("ls", Some(vec![vec!["ls".to_owned()]]));
         assert!(other.ends_with("(removed by user settings)"), "control: {other}");
+        let list = Constraint::commands([vec!["git".to_owned()]]);
+        let subject = Subject::new([(Source::UserSettings, only(&[(Atom::ProcessExec, list)]))]);
+        let words = ["git", "diff", "--output=x"].map(str::to_owned).to_vec();
+        let detail = Detail::Commands { line: String::new(), parsed: Some(vec![words]) };
+        let option = subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap_err();
+        assert!(option.to_string().contains("it begins as listed, but an option"), "{option}");
     }
 
     #[test]

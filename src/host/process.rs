@@ -325,7 +325,15 @@ fn start(command: Command, slips: &[&Slip]) -> Result<(Running, pipe::Receiver),
     let session = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
     // `process` still holds the writing ends: dropped here, so that the pipe can end.
     drop(process);
-    Ok((Running { child, tree: tree::Tree::new(session, tag), finished: false }, receiver))
+    Ok((
+        Running {
+            child,
+            tree: tree::Tree::new(session, tag),
+            finished: false,
+            patience: LAST_INTERRUPTED,
+        },
+        receiver,
+    ))
 }
 
 /// A started command. Dropped before its end, it is ended with all that it started.
@@ -334,6 +342,8 @@ struct Running {
     child: tokio::process::Child,
     tree: tree::Tree,
     finished: bool,
+    /// How long ending the tree may take after KILL, when this is dropped.
+    patience: Duration,
 }
 
 impl Running {
@@ -350,7 +360,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.finished {
-            let mut ending = tree::Ending::new(GRACE_INTERRUPTED, LAST_INTERRUPTED);
+            let mut ending = tree::Ending::new(GRACE_INTERRUPTED, self.patience);
             // Blocking is meant: the caller must not go on while the tree still acts.
             while let Some(pause) = ending.step(&self.tree) {
                 std::thread::sleep(pause);

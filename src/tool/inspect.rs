@@ -31,7 +31,7 @@ impl Tool for Inspect {
     }
 
     fn description(&self) -> &'static str {
-        "Tells what this run may do: its tools, authority, sandbox or context."
+        "Tells what this run may do."
     }
 
     fn schema(&self) -> Value {

@@ -235,7 +235,7 @@ impl Tool for BashJobs {
     }
 
     fn description(&self) -> &'static str {
-        "Lists background jobs of bash, shows what one wrote since last asked, or ends one."
+        "Background jobs of bash: list them, new output of one, kill one."
     }
 
     fn schema(&self) -> Value {
@@ -243,7 +243,7 @@ impl Tool for BashJobs {
             "type": "object",
             "properties": {
                 "action": { "type": "string", "enum": ["list", "output", "kill"] },
-                "job": { "type": "string", "description": "as `j1`; not for list" },
+                "job": { "type": "string" },
             },
             "required": ["action"],
             "additionalProperties": false,

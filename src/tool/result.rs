@@ -269,9 +269,9 @@ impl Tool for ReadResult {
             "type": "object",
             "properties": {
                 "handle": { "type": "string" },
-                "start": { "type": "integer", "description": "first line, from 1" },
-                "lines": { "type": "integer", "description": "how many" },
-                "pattern": { "type": "string", "description": "regex; only lines that match" },
+                "start": { "type": "integer", "description": "first line" },
+                "lines": { "type": "integer" },
+                "pattern": { "type": "string", "description": "regex filter" },
             },
             "required": ["handle"],
             "additionalProperties": false,

@@ -52,23 +52,19 @@ impl Tool for Bash {
     }
 
     fn description(&self) -> &'static str {
-        "Runs a command line with bash, without a terminal. `cd` lasts for later calls; exported \
-         variables do not. Jobs and what else stays in the \
-         background end with the run."
+        "Runs a command line with bash, without a terminal. `cd` lasts, exported variables do not. \
+         Background work ends with the run."
     }
 
     fn schema(&self) -> Value {
         json!({
             "type": "object",
             "properties": {
-                "command": { "type": "string", "description": "the command line, run as it is" },
-                "input": {
-                    "type": "string",
-                    "description": "what it reads on standard input; nothing by default",
-                },
-                "timeout": { "type": "integer", "description": "seconds it may take" },
-                "background": { "type": "boolean", "description": "start it as a job for bash_jobs" },
-                "cwd": { "type": "string", "description": "directory to start in, for this call" },
+                "command": { "type": "string" },
+                "input": { "type": "string", "description": "standard input" },
+                "timeout": { "type": "integer", "description": "seconds" },
+                "background": { "type": "boolean", "description": "start a job, see bash_jobs" },
+                "cwd": { "type": "string", "description": "for this call only" },
             },
             "required": ["command"],
             "additionalProperties": false,

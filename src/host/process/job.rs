@@ -39,6 +39,8 @@ pub fn spawn(
     let (timeout, input) = (command.timeout, command.input.clone());
     let (mut running, mut pipe) = start(command, &[])?;
     feed(&mut running, input);
+    // A job is dropped at the end of the run, when nobody waits for the next call.
+    running.patience = Duration::from_millis(500);
     let (tell, ended) = watch::channel(None);
     let stop = Arc::new(Notify::new());
     let stopped = Arc::new(AtomicBool::new(false));

@@ -172,7 +172,12 @@ fn jobs_end_when_the_run_ends_however_it_ends() {
         std::panic::resume_unwind(Box::new("gone"));
     }));
     assert!(unwound.is_err());
-    assert!(!pids.iter().any(|pid| lives(pid)));
+    // What was killed may take a moment to go on a busy machine.
+    let gone = Instant::now();
+    while pids.iter().any(|pid| lives(pid)) {
+        assert!(gone.elapsed() < Duration::from_secs(1), "{pids:?} live");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -130,6 +130,9 @@ const LONGEST: usize = 32_768;
 /// How deep groups and compound commands may nest in a line that is read.
 const DEEPEST: usize = 32;
 
+/// How many signs may separate the commands of a line that is read; the parser goes deeper with some.
+const MOST_SIGNS: usize = 256;
+
 /// Returns the simple commands of a line, each as its words, or `None` when the shell might run
 /// anything else. `shell` is the program that will read the line.
 pub(super) fn read(line: &str, shell: &Path) -> Option<Vec<Vec<String>>> {
@@ -141,7 +144,7 @@ pub(super) fn read(line: &str, shell: &Path) -> Option<Vec<Vec<String>>> {
     }
     // First the own reader: what it does not know, the parser need not see.
     let tokens = lex::tokens(line)?;
-    if tokens.depth > DEEPEST {
+    if tokens.depth > DEEPEST || tokens.signs > MOST_SIGNS {
         return None;
     }
     let mut found = Found::default();
@@ -165,7 +168,7 @@ struct Found {
 
 impl Found {
     fn node(&mut self, node: &Node, depth: usize) -> Option<()> {
-        if depth > DEEPEST * 4 {
+        if depth > MOST_SIGNS + DEEPEST * 4 {
             return None;
         }
         let depth = depth + 1;

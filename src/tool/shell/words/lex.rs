@@ -55,6 +55,8 @@ pub(super) struct Tokens {
     pub(super) redirections: Vec<Redirection>,
     /// How deep its groups may nest, at most.
     pub(super) depth: usize,
+    /// How many signs separate its commands.
+    pub(super) signs: usize,
 }
 
 /// Cuts a line; `None` when there is anything in it that is not plain.
@@ -68,12 +70,14 @@ pub(super) fn tokens(line: &str) -> Option<Tokens> {
             ' ' | '\t' => drop(reader.rest.next()),
             '\n' => {
                 reader.rest.next();
+                tokens.signs += 1;
                 for (at, quoted) in awaited.drain(..) {
                     reader.document(tokens.redirections.get_mut(at)?, quoted)?;
                 }
             }
             ';' => {
                 reader.rest.next();
+                tokens.signs += 1;
                 // `;;` and its kin belong to `case`.
                 if matches!(reader.rest.peek(), Some(';' | '&')) {
                     return None;
@@ -81,6 +85,7 @@ pub(super) fn tokens(line: &str) -> Option<Tokens> {
             }
             '|' => {
                 reader.rest.next();
+                tokens.signs += 1;
                 if reader.rest.peek() == Some(&'|') {
                     reader.rest.next();
                 }
@@ -91,6 +96,7 @@ pub(super) fn tokens(line: &str) -> Option<Tokens> {
             }
             '&' => {
                 reader.rest.next();
+                tokens.signs += 1;
                 // `&` alone, `&>` and `&&&`.
                 if reader.rest.next() != Some('&')
                     || matches!(reader.rest.peek(), Some('&' | '|' | '>'))

@@ -380,3 +380,54 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn long_lines_are_read_or_not_but_never_break_the_reader() {
+    let started = std::time::Instant::now();
+    for piece in [
+        "a;",
+        "a\n",
+        "a&&",
+        "a||",
+        "a|",
+        "! ",
+        "a ",
+        "'",
+        "\"",
+        "'x'",
+        "( ",
+        "(a) ",
+        "{ ",
+        "{ a; }\n",
+        "if a; then b; fi\n",
+        "if a; then ",
+        "elif ",
+        "until a; do ",
+        "a <<E\nE\n",
+        "a <<'E' ",
+        "a 2>&1 ",
+        ">/dev/null ",
+        "a; } ",
+        ") ",
+        "a\t\n\n",
+        "do ",
+        "fi;",
+    ] {
+        for count in [1, 30, 250, 2000, LONGEST / piece.len()] {
+            let line = piece.repeat(count);
+            let ended = format!("{line}a");
+            for line in [line, ended] {
+                let _read_or_not = parse(&line);
+            }
+        }
+    }
+    assert!(parse(&format!("{}a", "a; ".repeat(200))).is_some_and(|all| all.len() == 201));
+    assert!(started.elapsed() < std::time::Duration::from_secs(30), "{:?}", started.elapsed());
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_not(line in "[a-c '\"(){};|&<>!E/dnul$`\\\\\n\t\0é-]{0,80}") {
+        let _read_or_not = parse(&line);
+    }
+}
