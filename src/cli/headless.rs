@@ -86,6 +86,8 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
     }
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
+    // A server on a socket needs no network.
+    let network_is_off = model.needs_network() && signs.network_is_off();
     let tools = tool::standard();
     let offered: Vec<&str> =
         tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
@@ -111,16 +113,17 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
         system,
         history: started.history,
         budgets: budgets(&setup.settings),
-        retry: retry(&signs),
+        retry: retry(network_is_off),
         journal: started.journal,
     };
     let mut summary = runtime.block_on(drive(parts, prompt, signals));
     if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
-        && signs.network_is_off()
+        && network_is_off
     {
-        fault
-            .message
-            .push_str("; the sandbox has no network: set `network` to true in its specification");
+        fault.message.push_str(
+            "; the sandbox has no network: set `network` to true in its specification, or name the \
+             port of a server on this machine in `localPorts`",
+        );
     }
     show(run, &summary, &names);
     Ok(summary.exit)
@@ -247,9 +250,9 @@ fn check_budget(setup: &Setup) -> Result<(), CliError> {
 }
 
 /// Without a network nothing gets better by waiting.
-fn retry(signs: &Signs) -> Retry {
+fn retry(network_is_off: bool) -> Retry {
     let standard = Retry::default();
-    Retry { attempts: if signs.network_is_off() { 0 } else { standard.attempts }, ..standard }
+    Retry { attempts: if network_is_off { 0 } else { standard.attempts }, ..standard }
 }
 
 fn budgets(settings: &Settings) -> Budgets {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    config::{ModelName, Provider},
+    config::{self, ModelName, Provider, Server},
     model::{
         Model,
         catalogue::{self, Kind, OpenError, Options, Secret},
@@ -37,8 +37,8 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
         .map_err(|error| CliError::config(error.to_string()))?;
     let mut hint = None;
     let options = match provider {
-        Provider::Anthropic { base_url, key_env, key_file, headers } => {
-            hint = Some(match &key_env {
+        Provider::Server(server) => {
+            hint = Some(match &server.key_env {
                 Some(variable) => format!(
                     "set the variable `{variable}`, or name a file in `providers.{}.keyFile`",
                     name.provider
@@ -47,26 +47,7 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
                     format!("set `providers.{0}.keyEnv` or `providers.{0}.keyFile`", name.provider)
                 }
             });
-            let named = setup
-                .settings
-                .providers
-                .get(&name.provider)
-                .and_then(|provider| provider.key_env.get().cloned());
-            let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
-            options.base_url = Some(base_url);
-            options.key = key(setup, key_env.as_deref(), key_file.as_deref())?;
-            // Whoever names a variable means the provider to get a key: without one the prompt would
-            // go out for nothing.
-            if let (None, Some(variable)) = (&options.key, named) {
-                return Err(CliError::auth(format!(
-                    "the variable `{variable}`, which holds the key of provider `{}`, is not set",
-                    options.provider
-                ))
-                .hint("set it, or take `keyEnv` out if the server needs no key"));
-            }
-            options.headers =
-                headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
-            options
+            server_options(setup, name, server)?
         }
         Provider::Replay { file } => {
             let recording = match file {
@@ -89,6 +70,53 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
         }
         _ => CliError::config(error.to_string()),
     })
+}
+
+/// Returns the options of a model on a server.
+fn server_options(setup: &Setup, name: ModelName, server: Server) -> Result<Options, CliError> {
+    let Server { kind, base_url, key_env, key_file, headers, mut models } = server;
+    let kind = match kind {
+        config::Kind::Anthropic => Kind::Anthropic,
+        config::Kind::OpenAiChat => Kind::OpenAiChat,
+        config::Kind::OpenAi | config::Kind::Replay => {
+            let kind = kind.name();
+            return Err(CliError::internal(format!("no server speaks the kind `{kind}`")));
+        }
+    };
+    let named = setup
+        .settings
+        .providers
+        .get(&name.provider)
+        .and_then(|provider| provider.key_env.get().cloned());
+    let model = models.remove(&name.model).unwrap_or_default();
+    let mut options = Options::new(kind, name.provider, name.model);
+    options.base_url = Some(spelled(setup, base_url)?);
+    options.key = key(setup, key_env.as_deref(), key_file.as_deref())?;
+    // Whoever names a variable means the provider to get a key: without one the prompt would go out
+    // for nothing.
+    if let (None, Some(variable)) = (&options.key, named) {
+        return Err(CliError::auth(format!(
+            "the variable `{variable}`, which holds the key of provider `{}`, is not set",
+            options.provider
+        ))
+        .hint("set it, or take `keyEnv` out if the server needs no key"));
+    }
+    options.headers =
+        headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
+    options.max_output = model.max_output.get().copied();
+    options.options = model.options.get().cloned().unwrap_or_default();
+    Ok(options)
+}
+
+/// Returns an address with the home of a socket's path written out.
+fn spelled(setup: &Setup, base_url: String) -> Result<String, CliError> {
+    let Some(socket) = base_url.strip_prefix("unix:").filter(|path| path.starts_with("~/")) else {
+        return Ok(base_url);
+    };
+    let (path, prefix) = socket.split_once(":/").map_or((socket, None), |(p, x)| (p, Some(x)));
+    let path = setup.spelled(path)?;
+    let path = path.display();
+    Ok(prefix.map_or_else(|| format!("unix:{path}"), |prefix| format!("unix:{path}:/{prefix}")))
 }
 
 fn read_recording(file: &Path) -> Result<String, CliError> {

@@ -13,6 +13,10 @@ pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 pub const ANTHROPIC_API_KEY: &str = "ANTHROPIC_API_KEY";
 /// The address of the built-in provider `anthropic`; it ends before `/v1`.
 pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
+/// The key of the built-in provider `openai`. Taken out of kli's own environment at start.
+pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+/// The address of the built-in provider `openai`; it ends with `/v1`.
+pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 /// No colour on the terminal when set to anything but the empty text.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Where programs are looked up.
@@ -28,6 +32,8 @@ pub const ALL: &[(&str, &str)] = &[
     (XDG_STATE_HOME, "where state lives"),
     (ANTHROPIC_API_KEY, "the key of the provider `anthropic`"),
     (ANTHROPIC_BASE_URL, "the address of the provider `anthropic`"),
+    (OPENAI_API_KEY, "the key of the provider `openai`"),
+    (OPENAI_BASE_URL, "the address of the provider `openai`"),
     (NO_COLOR, "no colour on the terminal"),
     (PATH, "where programs are looked up"),
     (TMPDIR, "where scratch files are made"),
@@ -35,4 +41,4 @@ pub const ALL: &[(&str, &str)] = &[
 
 /// The variables whose values are secret whatever the settings say. Those that a provider names in
 /// `keyEnv` are secret as well.
-pub const SECRET: &[&str] = &[ANTHROPIC_API_KEY];
+pub const SECRET: &[&str] = &[ANTHROPIC_API_KEY, OPENAI_API_KEY];

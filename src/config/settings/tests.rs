@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::config::{Kind, Layer, Provider, ProviderError, Settings, Warning};
+use crate::config::{Kind, Layer, Provider, ProviderError, Server, Settings, Warning};
 
 const FILE: &str = "/c/settings.json";
 
@@ -55,18 +55,20 @@ fn every_key_is_read_and_knows_its_layer() {
     assert_eq!(settings.budgets.time.get(), Some(&Duration::from_mins(90)));
     assert_eq!(
         settings.provider("work").unwrap(),
-        Provider::Anthropic {
+        Provider::Server(Server {
+            kind: Kind::Anthropic,
             base_url: "http://127.0.0.1:8080".into(),
             key_env: Some("WORK_KEY".into()),
             key_file: Some("~/.keys/team".into()),
             headers: BTreeMap::from([("x-team".into(), "tools".into())]),
-        }
+            models: BTreeMap::new(),
+        })
     );
     assert_eq!(
         settings.provider("replay").unwrap(),
         Provider::Replay { file: Some("/srv/turns.jsonl".into()) }
     );
-    assert_eq!(settings.secret_variables(), ["ANTHROPIC_API_KEY", "WORK_KEY"]);
+    assert_eq!(settings.secret_variables(), ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "WORK_KEY"]);
 }
 
 #[test]
@@ -224,9 +226,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
         parse(r#"{ "providers": { "anthropic": { "headers": { "x-key": "SECRET" } } } }"#).unwrap();
     let provider = settings.provider("anthropic").unwrap();
     assert!(!format!("{settings:?} {provider:?}").contains("SECRET"));
-    assert!(
-        matches!(provider, Provider::Anthropic { headers, .. } if headers["x-key"] == "SECRET")
-    );
+    assert!(matches!(provider, Provider::Server(server) if server.headers["x-key"] == "SECRET"));
 }
 
 #[test]
@@ -306,10 +306,10 @@ fn the_environment_sets_the_address_of_the_built_in_provider_only() {
              "mine": { "kind": "anthropic", "baseUrl": "https://mine" } } }"#,
         Layer::User,
     );
-    let environment = Settings::from_environment(Some("http://127.0.0.1:1/")).unwrap();
+    let environment = Settings::from_environment("anthropic", Some("http://127.0.0.1:1/")).unwrap();
     let merged = environment.over(user);
     let address = |name| match merged.provider(name).unwrap() {
-        Provider::Anthropic { base_url, key_env, .. } => (base_url, key_env),
+        Provider::Server(server) => (server.base_url, server.key_env),
         Provider::Replay { .. } => panic!("no replay"),
     };
     assert_eq!(
@@ -318,9 +318,9 @@ fn the_environment_sets_the_address_of_the_built_in_provider_only() {
     );
     // The built-in provider's key is not sent to another address.
     assert_eq!(address("mine"), ("https://mine".into(), None));
-    assert_eq!(Settings::from_environment(Some(" ")).unwrap(), Settings::default());
-    assert_eq!(Settings::from_environment(None).unwrap(), Settings::default());
-    let error = Settings::from_environment(Some("localhost")).unwrap_err().to_string();
+    assert_eq!(Settings::from_environment("anthropic", Some(" ")).unwrap(), Settings::default());
+    assert_eq!(Settings::from_environment("anthropic", None).unwrap(), Settings::default());
+    let error = Settings::from_environment("anthropic", Some("localhost")).unwrap_err().to_string();
     assert!(error.contains("write it like `https://"), "{error}");
 }
 
@@ -329,21 +329,27 @@ fn providers_are_built_in_or_say_what_they_lack() {
     let none = Settings::default();
     assert_eq!(
         none.provider("anthropic").unwrap(),
-        Provider::Anthropic {
+        Provider::Server(Server {
+            kind: Kind::Anthropic,
             base_url: "https://api.anthropic.com".into(),
             key_env: Some("ANTHROPIC_API_KEY".into()),
             key_file: None,
             headers: BTreeMap::new(),
-        }
+            models: BTreeMap::new(),
+        })
     );
     assert_eq!(none.provider("replay").unwrap(), Provider::Replay { file: None });
     for (text, name, expected) in [
         (
             "{}",
             "antropic",
-            "unknown provider `antropic`, did you mean `anthropic`?; known are `anthropic`, `replay`",
+            "unknown provider `antropic`, did you mean `anthropic`?; known are `anthropic`, `ollama`, `openai`, `replay`",
         ),
-        ("{}", "zzzzzzzzz", "unknown provider `zzzzzzzzz`; known are `anthropic`, `replay`"),
+        (
+            "{}",
+            "zzzzzzzzz",
+            "unknown provider `zzzzzzzzz`; known are `anthropic`, `ollama`, `openai`, `replay`",
+        ),
         (r#"{"providers":{"x":{}}}"#, "x", "provider `x` has no kind; add"),
         (r#"{"providers":{"x":{"kind":"anthropic"}}}"#, "x", "provider `x` has no address; add"),
         (
