@@ -112,7 +112,7 @@ fn the_strict_fake_refuses_what_the_api_refuses() {
     for (messages, expected) in cases {
         let body = json!({"model": "m", "max_tokens": 1, "stream": true, "tools": tools,
             "messages": messages});
-        let (status, answer) = post(&fake, &body);
+        let (status, answer) = post(&fake, "/v1/messages", &body);
         match expected {
             None => assert_eq!(status, 200, "{answer}"),
             Some(words) => assert!(status == 400 && answer.contains(words), "{words}: {answer}"),
@@ -120,18 +120,18 @@ fn the_strict_fake_refuses_what_the_api_refuses() {
         if expected == Some("has no `tool_result`") {
             let mut body = body;
             body["tools"] = json!([]);
-            assert!(post(&fake, &body).1.contains("tools: required"));
+            assert!(post(&fake, "/v1/messages", &body).1.contains("tools: required"));
         }
     }
 }
 
 /// A request by hand, so that the fake is tested without the code that it tests.
-fn post(fake: &FakeModel, body: &Value) -> (u16, String) {
+pub(super) fn post(fake: &FakeModel, path: &str, body: &Value) -> (u16, String) {
     let mut connection = std::net::TcpStream::connect(fake.address()).unwrap();
     let body = body.to_string();
     write!(
         connection,
-        "POST /v1/messages HTTP/1.1\r\nanthropic-version: x\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nanthropic-version: x\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     )

@@ -363,6 +363,104 @@ fn providers_are_built_in_or_say_what_they_lack() {
     }
 }
 
+#[test]
+fn every_built_in_provider_has_its_address_and_its_key() {
+    for (name, kind, address, key) in [
+        ("anthropic", Kind::Anthropic, "https://api.anthropic.com", Some("ANTHROPIC_API_KEY")),
+        ("openai", Kind::OpenAiChat, "https://api.openai.com/v1", Some("OPENAI_API_KEY")),
+        ("ollama", Kind::OpenAiChat, "http://127.0.0.1:11434/v1", None),
+    ] {
+        let Provider::Server(server) = Settings::default().provider(name).unwrap() else {
+            panic!("{name} is a server");
+        };
+        assert_eq!(
+            (server.kind, server.base_url.as_str(), server.key_env.as_deref()),
+            (kind, address, key)
+        );
+    }
+    // Under another kind the name is one like any other.
+    let other = settings(
+        r#"{"providers":{"openai":{"kind":"anthropic"},
+            "anthropic":{"kind":"openai-chat","baseUrl":"https://h/v1"}}}"#,
+        Layer::User,
+    );
+    assert!(matches!(other.provider("openai"), Err(ProviderError::NoAddress { .. })));
+    let Ok(Provider::Server(server)) = other.provider("anthropic") else { panic!("a server") };
+    assert_eq!((server.kind, server.key_env), (Kind::OpenAiChat, None));
+    let later =
+        settings(r#"{"providers":{"x":{"kind":"openai","baseUrl":"https://h/v1"}}}"#, Layer::User);
+    assert_eq!(
+        later.provider("x").unwrap_err().to_string(),
+        "provider `x` has the kind `openai` (from user settings), the Responses API, which is not part of this version; write `openai-chat`"
+    );
+}
+
+#[test]
+fn sockets_are_addresses() {
+    let address = |url: &str| {
+        let text = format!(r#"{{"providers":{{"x":{{"kind":"anthropic","baseUrl":"{url}"}}}}}}"#);
+        let (settings, _) = parse(&text)?;
+        match settings.provider("x").map_err(|error| error.to_string())? {
+            Provider::Server(server) => Ok(server.base_url),
+            Provider::Replay { .. } => Err("a recording".to_owned()),
+        }
+    };
+    for (written, read) in [
+        ("unix:/run/x.sock", "unix:/run/x.sock"),
+        ("unix:///run/x.sock", "unix:/run/x.sock"),
+        ("unix:~/x.sock", "unix:~/x.sock"),
+        ("unix:/run/x.sock:/gw/", "unix:/run/x.sock:/gw"),
+        ("unix:/srv/v1", "unix:/srv/v1"),
+    ] {
+        assert_eq!(address(written).as_deref(), Ok(read));
+    }
+    for (written, words) in [
+        ("unix:x.sock", "names no socket"),
+        ("unix:", "names no socket"),
+        ("unix:/run/", "names no socket"),
+        ("unix:/x:/v1?a=b", "has a query"),
+        ("unix:/x:/v1", "ends in `/v1`"),
+    ] {
+        let error = address(written).unwrap_err();
+        assert!(error.contains(words), "{written}: {error}");
+    }
+}
+
+#[test]
+fn what_is_said_about_a_model_is_laid_over_key_by_key() {
+    let baked = settings(
+        r#"{"providers":{"ollama":{"models":{"a/b:7b":{"maxOutput":5,"options":{"seed":1,"top_p":1}}}}}}"#,
+        Layer::Baked,
+    );
+    let user = settings(
+        r#"{"providers":{"ollama":{"models":{"a/b:7b":{"options":{"seed":2}},"c":{"maxOutput":6}}}}}"#,
+        Layer::User,
+    );
+    let merged = user.over(baked);
+    let models = &merged.providers["ollama"].models;
+    assert_eq!(models["a/b:7b"].max_output.layer(), Some(Layer::Baked));
+    assert_eq!(
+        models["a/b:7b"].options.get().unwrap(),
+        &BTreeMap::from([("seed".to_owned(), serde_json::json!(2))])
+    );
+    assert_eq!(models["c"].max_output.get(), Some(&6));
+    let (_, warnings) =
+        parse(r#"{"providers":{"ollama":{"models":{"a":{"maxOutptu":1}}}}}"#).unwrap();
+    let warning = warnings[0].to_string();
+    assert!(warning.contains("`providers.ollama.models.a.maxOutptu`"), "{warning}");
+    assert!(warning.contains("did you mean `maxOutput`?"), "{warning}");
+    for (text, words) in [
+        (r#"{"maxOutput":0}"#, "out of range"),
+        (r#"{"maxOutput":"5"}"#, "expected a whole number"),
+        (r#"{"options":[]}"#, "expected an object"),
+        (r#"{"options":{"a":1,"a":2}}"#, "the key is there twice"),
+    ] {
+        let text = format!(r#"{{"providers":{{"ollama":{{"models":{{"a":{text}}}}}}}}}"#);
+        let error = parse(&text).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
 /// The document's example is read without a warning, and it shows every key.
 #[test]
 fn the_documented_example_is_read() {

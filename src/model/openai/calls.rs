@@ -154,3 +154,6 @@ impl Piece<'_> {
         !matches!(self.arguments, Value::Null) && self.arguments != ""
     }
 }
+
+#[cfg(test)]
+mod tests;

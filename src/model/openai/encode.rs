@@ -168,14 +168,17 @@ pub(super) fn without_usage(body: &[u8]) -> Option<Vec<u8>> {
     Some(bare)
 }
 
-/// Results first: they answer the calls of the message before.
+/// Results first, also before what neighbours say: they answer the calls of the message before.
 fn user<'a>(messages: &mut Vec<Wire<'a>>, message: &'a Message) {
+    let answers = message.blocks.iter().any(|block| matches!(block, Block::Result(_)));
+    let said = messages.pop_if(|last| answers && matches!(last, Wire::User { .. }));
     for block in &message.blocks {
         if let Block::Result(result) = block {
             let tool_call_id = fitted(&result.call, ID);
             messages.push(Wire::Tool { tool_call_id, content: content(result) });
         }
     }
+    messages.extend(said);
     for text in texts(message) {
         match messages.last_mut() {
             Some(Wire::User { content }) => join(content, text),
