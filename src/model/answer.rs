@@ -88,9 +88,10 @@ pub(super) struct Fault {
 
 /// Adds to a refusal which option of the user's it names.
 fn blame(mut error: ModelError, options: &BTreeMap<String, Value>) -> ModelError {
-    let named = options.keys().find(|option| error.message.contains(option.as_str()));
-    if let (Class::Refused, Some(option)) = (&error.class, named) {
-        let words = ["; `", option, "` is a model option of yours: mend it, or take it out"];
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    let named = |option: &&String| error.message.split(|c| !part(c)).any(|word| word == *option);
+    if let (Class::Refused, Some(option)) = (&error.class, options.keys().find(named)) {
+        let words = ["; `", option, "` is one of your model options: if that is meant, mend it"];
         error.message.extend(words);
     }
     error

@@ -281,7 +281,7 @@ fn model_options_go_into_the_body_and_a_refused_one_is_named() {
         assert!(
             error
                 .message
-                .ends_with("; `top_q` is a model option of yours: mend it, or take it out"),
+                .ends_with("; `top_q` is one of your model options: if that is meant, mend it"),
             "{error}"
         );
 

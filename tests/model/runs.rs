@@ -6,7 +6,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
-    fake_model::{Answer, FakeModel, Wire, text, tool_use},
+    fake_model::{Answer, FakeModel, Wire, text, thinking, tool_use},
     harness::{Env, Ran},
 };
 
@@ -199,6 +199,8 @@ fn a_key_goes_to_its_own_provider_only() {
             let body = String::from_utf8_lossy(&seen.body).into_owned();
             assert!(!body.contains(secret) && !body.contains("its-own-key"), "{body}");
         }
+        let printed = fake.bodies()[1].to_string();
+        assert!(printed.contains("HOME="), "control: the tool shows its environment: {printed}");
 
         // A provider of the user's own is sent neither.
         let fake = FakeModel::strict(vec![Answer::new(wire.answer([text("ok")]))]);
@@ -250,4 +252,75 @@ fn settings_of_a_model_reach_the_body_and_the_kind_to_come_is_named() {
         .says("write `openai-chat`");
     let env = Env::new().var("OPENAI_BASE_URL", "unix:model.sock");
     env.kli(&["-p", "hi"]).exits(2).says("OPENAI_BASE_URL: the address names no socket");
+}
+
+#[test]
+fn a_batch_with_an_unknown_tool_and_cut_arguments_runs_the_rest() {
+    for wire in Wire::ALL {
+        let fake = FakeModel::strict(vec![
+            Answer::new(wire.answer([
+                tool_use("ok", "read", "{\"path\":\"a.txt\"}"),
+                tool_use("unknown", "re ad", "{\"path\":\"a.txt\"}"),
+                tool_use("cut", "read", "{\"path\": \"a"),
+                tool_use("empty", "read", ""),
+            ])),
+            Answer::new(wire.answer([text("done")])),
+        ]);
+        let env = Env::new().var(wire.address_variable(), &fake.url(wire));
+        workspace(&env);
+        env.kli(&["-p", "look", "--model", &format!("{}/m", wire.provider())]).exits(0);
+        let results = results(wire, &fake.bodies()[1]);
+        let ids: Vec<&str> = results.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["ok", "unknown", "cut", "empty"], "one result for each call");
+        assert!(results[0].1.contains("|grün"), "{results:?}");
+        assert!(results[1].1.contains("re ad"), "{results:?}");
+        assert!(results[2].1.contains("{\"path\": \"a"), "{results:?}");
+        assert!(results[3].1.contains("path"), "{results:?}");
+        if wire == Wire::Chat {
+            assert!(!results[0].1.starts_with("error: "));
+            assert!(
+                results[1..].iter().all(|(_, text)| text.starts_with("error: ")),
+                "{results:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_on_with_a_model_of_another_api() {
+    let turn = |wire: Wire, word: &str| {
+        let signature = "m:signature";
+        vec![
+            Answer::new(wire.answer([
+                thinking("hm", signature),
+                tool_use(&format!("call.{word}"), "read", "{\"path\":\"a.txt\"}"),
+            ])),
+            Answer::new(wire.answer([text(word)])),
+        ]
+    };
+    // The strict fakes refuse what is another's: signatures, identifiers, unanswered calls.
+    let [messages, chat] = Wire::ALL;
+    let fakes = [
+        FakeModel::strict([turn(messages, "one"), turn(messages, "three")].concat()),
+        FakeModel::strict([turn(chat, "two"), turn(chat, "four")].concat()),
+    ];
+    let env = Env::new()
+        .var(messages.address_variable(), &fakes[0].url(messages))
+        .var(chat.address_variable(), &fakes[1].url(chat));
+    workspace(&env);
+    for (wire, word) in [(messages, "one"), (chat, "two"), (messages, "three"), (chat, "four")] {
+        let model = format!("{}/m", wire.provider());
+        let go_on: &[&str] = if word == "one" { &[] } else { &["-c"] };
+        let ran = env.kli(&[&["-p", "next", "--model", &model], go_on].concat());
+        assert_eq!(ran.exits(0).out, format!("{word}\n"));
+    }
+    let last = fakes[1].bodies().pop().unwrap();
+    let thoughts: Vec<bool> = last["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["tool_calls"].is_array())
+        .map(|message| message["reasoning_content"] == "hm")
+        .collect();
+    assert_eq!(thoughts, [false, true, false, true], "thinking goes back to its own model only");
 }
