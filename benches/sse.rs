@@ -48,8 +48,14 @@ fn main() {
             read.as_secs_f64() / copied.as_secs_f64()
         );
     }
-    for url in ["http://127.0.0.1:1", "http://model.example", "https://model.example"] {
-        let mut options = Options::new(Kind::Anthropic, "anthropic", "m");
+    for (kind, url) in [
+        (Kind::Anthropic, "http://127.0.0.1:1"),
+        (Kind::OpenAiChat, "http://127.0.0.1:1/v1"),
+        (Kind::OpenAiChat, "unix:/run/model.sock"),
+        (Kind::Anthropic, "http://model.example"),
+        (Kind::Anthropic, "https://model.example"),
+    ] {
+        let mut options = Options::new(kind, "mine", "m");
         options.base_url = Some(url.to_owned());
         options.key = Some(Secret::new("not-a-key"));
         let started = Instant::now();

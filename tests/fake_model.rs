@@ -1,4 +1,5 @@
-//! A streaming fake of the Messages API on loopback, for every test that needs a model.
+//! A streaming fake of the model APIs on loopback or on a socket, for every test that needs a model.
+//! It tells by the path of a request which API is spoken: [`messages`] or [`chat`].
 //!
 //! The test scripts one [`Answer`] a request: which bytes, where they are split, when they pause,
 //! how they end. Splits are exact: every piece is an HTTP chunk of its own, which a client's
@@ -17,13 +18,23 @@
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
+    clippy::panic,
     reason = "a broken fake should end its test at once; indexing a JSON value gives null"
 )]
 
+mod chat;
+mod messages;
+mod wire;
+
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::{
+        fd::AsFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -33,6 +44,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
+
+pub(crate) use self::{
+    chat::chunk,
+    messages::{event, message, message_stopped},
+    wire::Wire,
+};
 
 /// How lines of the event stream end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +103,14 @@ impl Answer {
         Self::body(200, "text/event-stream", stream.into())
     }
 
-    /// A refusal in the API's own shape.
+    /// A refusal in the shape of the Messages API.
     pub(crate) fn status(status: u16) -> Self {
-        let kind = match status {
+        Self::refusal(status, Self::kind_of(status), "scripted by the test")
+    }
+
+    /// The type of error that goes with a status.
+    fn kind_of(status: u16) -> &'static str {
+        match status {
             400 => "invalid_request_error",
             401 => "authentication_error",
             403 => "permission_error",
@@ -97,11 +119,10 @@ impl Answer {
             429 => "rate_limit_error",
             529 => "overloaded_error",
             _ => "api_error",
-        };
-        Self::refusal(status, kind, "scripted by the test")
+        }
     }
 
-    /// A refusal in the API's own shape with a type and a sentence.
+    /// A refusal in the shape of the Messages API with a type and a sentence.
     pub(crate) fn refusal(status: u16, kind: &str, sentence: &str) -> Self {
         let body = json!({"type": "error", "error": {"type": kind, "message": sentence}});
         Self::body(status, "application/json", body.to_string())
@@ -255,8 +276,41 @@ struct Shared {
 /// The fake: listens until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FakeModel {
-    address: SocketAddr,
+    place: Place,
     shared: Arc<Shared>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Tcp(SocketAddr),
+    Socket(PathBuf),
+}
+
+/// What a connection of either kind can do.
+trait Connection: Read + Write + AsFd + Send + Sized + 'static {
+    fn again(&self) -> std::io::Result<Self>;
+    fn read_timeout(&self, timeout: Duration) -> std::io::Result<()>;
+}
+
+impl Connection for TcpStream {
+    fn again(&self) -> std::io::Result<Self> {
+        self.set_nodelay(true)?;
+        self.try_clone()
+    }
+
+    fn read_timeout(&self, timeout: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(timeout))
+    }
+}
+
+impl Connection for UnixStream {
+    fn again(&self) -> std::io::Result<Self> {
+        self.try_clone()
+    }
+
+    fn read_timeout(&self, timeout: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(timeout))
+    }
 }
 
 impl FakeModel {
@@ -274,7 +328,24 @@ impl FakeModel {
 
     fn launch(script: Vec<Answer>, strict: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let place = Place::Tcp(listener.local_addr().unwrap());
+        let accept = move || listener.accept().map(|(connection, _)| connection);
+        Self::listen(place, accept, script, strict)
+    }
+
+    /// As [`FakeModel::strict`], on a Unix socket.
+    pub(crate) fn at_socket(path: &Path, script: Vec<Answer>) -> Self {
+        let listener = UnixListener::bind(path).unwrap();
+        let accept = move || listener.accept().map(|(connection, _)| connection);
+        Self::listen(Place::Socket(path.to_owned()), accept, script, true)
+    }
+
+    fn listen<C: Connection>(
+        place: Place,
+        accept: impl Fn() -> std::io::Result<C> + Send + 'static,
+        script: Vec<Answer>,
+        strict: bool,
+    ) -> Self {
         let shared = Arc::new(Shared {
             script: Mutex::new(script.into()),
             seen: Mutex::default(),
@@ -284,7 +355,8 @@ impl FakeModel {
         });
         let of_thread = Arc::clone(&shared);
         thread::spawn(move || {
-            for connection in listener.incoming() {
+            loop {
+                let connection = accept();
                 if of_thread.stopped.load(Ordering::SeqCst) {
                     break;
                 }
@@ -292,19 +364,34 @@ impl FakeModel {
                 let number = of_thread.connections.fetch_add(1, Ordering::SeqCst) + 1;
                 let shared = Arc::clone(&of_thread);
                 // An error is a client that went away, which tests do on purpose.
-                thread::spawn(move || drop(serve(&connection, number, &shared)));
+                thread::spawn(move || drop(serve(connection, number, &shared)));
             }
         });
-        Self { address, shared }
+        Self { place, shared }
     }
 
-    /// `http://127.0.0.1:PORT`, as an Anthropic base URL.
+    /// `http://127.0.0.1:PORT` or `unix:/PATH`, as an Anthropic base URL.
     pub(crate) fn base_url(&self) -> String {
-        format!("http://{}", self.address)
+        match &self.place {
+            Place::Tcp(address) => format!("http://{address}"),
+            Place::Socket(path) => format!("unix:{}", path.display()),
+        }
     }
 
+    /// The base URL for an API. On a socket it is left to what is usual.
+    pub(crate) fn url(&self, wire: Wire) -> String {
+        match &self.place {
+            Place::Tcp(_) => format!("{}{}", self.base_url(), wire.base()),
+            Place::Socket(_) => self.base_url(),
+        }
+    }
+
+    /// The address; the fake must not be on a socket.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        match &self.place {
+            Place::Tcp(address) => *address,
+            Place::Socket(path) => panic!("{} is no address", path.display()),
+        }
     }
 
     /// The requests so far.
@@ -327,15 +414,17 @@ impl Drop for FakeModel {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         // Wakes the listener; a connection is all it needs.
-        drop(TcpStream::connect(self.address));
+        match &self.place {
+            Place::Tcp(address) => drop(TcpStream::connect(address)),
+            Place::Socket(path) => drop(UnixStream::connect(path)),
+        }
     }
 }
 
-fn serve(connection: &TcpStream, number: usize, shared: &Shared) -> std::io::Result<()> {
-    connection.set_nodelay(true)?;
-    let mut reader = BufReader::new(connection.try_clone()?);
+fn serve(mut connection: impl Connection, number: usize, shared: &Shared) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection.again()?);
     while let Some(seen) = request(&mut reader, number)? {
-        let complaint = if shared.strict { complaint(&seen) } else { None };
+        let complaint = shared.strict.then(|| complaint(&seen)).flatten();
         shared.seen.lock().unwrap().push(seen);
         let answer = match complaint {
             Some(complaint) => Answer::refusal(400, "invalid_request_error", &complaint),
@@ -343,7 +432,7 @@ fn serve(connection: &TcpStream, number: usize, shared: &Shared) -> std::io::Res
                 Answer::refusal(400, "invalid_request_error", "the fake's script has run out")
             }),
         };
-        if !send(connection, &answer, shared)? {
+        if !send(&mut connection, &answer, shared)? {
             break;
         }
     }
@@ -371,7 +460,11 @@ fn request(reader: &mut impl BufRead, connection: usize) -> std::io::Result<Opti
 }
 
 /// Returns whether the connection can be used again.
-fn send(mut connection: &TcpStream, answer: &Answer, shared: &Shared) -> std::io::Result<bool> {
+fn send(
+    connection: &mut impl Connection,
+    answer: &Answer,
+    shared: &Shared,
+) -> std::io::Result<bool> {
     thread::sleep(answer.delay);
     let mut head = Vec::new();
     write!(head, "HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n", answer.status)?;
@@ -401,12 +494,12 @@ fn send(mut connection: &TcpStream, answer: &Answer, shared: &Shared) -> std::io
         End::Reset => {
             // Bytes on their way would be thrown away with the connection.
             thread::sleep(Duration::from_millis(50));
-            rustix::net::sockopt::set_socket_linger(connection, Some(Duration::ZERO))?;
+            rustix::net::sockopt::set_socket_linger(&*connection, Some(Duration::ZERO))?;
             Ok(false)
         }
         End::Hang => {
             // Until the client has had enough.
-            connection.set_read_timeout(Some(Duration::from_millis(50)))?;
+            connection.read_timeout(Duration::from_millis(50))?;
             let mut byte = [0];
             while !shared.stopped.load(Ordering::SeqCst) {
                 match connection.read(&mut byte) {
@@ -422,192 +515,50 @@ fn send(mut connection: &TcpStream, answer: &Answer, shared: &Shared) -> std::io
 
 /// Says what the real API would refuse in a request.
 fn complaint(seen: &Seen) -> Option<String> {
-    if seen.line != "POST /v1/messages" {
-        return Some(format!("no such endpoint: {}", seen.line));
-    }
-    if seen.header("anthropic-version").is_none() {
-        return Some("anthropic-version: header is required".into());
-    }
     if seen.header("content-type") != Some("application/json") {
         return Some("content-type: application/json is required".into());
     }
     let Ok(body) = serde_json::from_slice::<Value>(&seen.body) else {
         return Some("the body is not JSON".into());
     };
-    if body["stream"] != true || body["max_tokens"].as_u64().unwrap_or(0) == 0 {
-        return Some("stream and max_tokens are required".into());
-    }
-    if body["tools"].as_array().is_none_or(Vec::is_empty)
-        && body["messages"].to_string().contains(r#""type":"tool_"#)
-    {
-        return Some("tools: required when messages hold `tool_use` or `tool_result`".into());
-    }
-    let model = body["model"].as_str().unwrap_or_default().to_owned();
-    let messages = body["messages"].as_array().cloned().unwrap_or_default();
-    if messages.is_empty() {
-        return Some("messages: at least one message is required".into());
-    }
-    let mut open: Vec<String> = Vec::new();
-    let mut ids = BTreeSet::new();
-    for (at, message) in messages.iter().enumerate() {
-        let expected = if at % 2 == 0 { "user" } else { "assistant" };
-        if message["role"] != expected {
-            return Some(format!("messages.{at}: roles must alternate, {expected} is expected"));
-        }
-        let content = match &message["content"] {
-            Value::String(text) => vec![json!({"type": "text", "text": text})],
-            Value::Array(blocks) => blocks.clone(),
-            _ => Vec::new(),
-        };
-        if content.is_empty() {
-            return Some(format!("messages.{at}: content must not be empty"));
-        }
-        let wanted = std::mem::take(&mut open);
-        let mut answered = Vec::new();
-        let mut other = false;
-        for block in &content {
-            if let Some(complaint) = block_complaint(block, expected, &model) {
-                return Some(format!("messages.{at}: {complaint}"));
-            }
-            match block["type"].as_str() {
-                Some("tool_use") => {
-                    let id = block["id"].as_str().unwrap_or_default().to_owned();
-                    if !ids.insert(id.clone()) {
-                        return Some(format!("messages.{at}: `tool_use` ids must be unique: {id}"));
-                    }
-                    open.push(id);
-                }
-                Some("tool_result") => {
-                    let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
-                    if !wanted.contains(&id) || answered.contains(&id) {
-                        return Some(format!(
-                            "messages.{at}: unexpected `tool_use_id` in `tool_result`: {id}"
-                        ));
-                    }
-                    if other {
-                        return Some(format!("messages.{at}: `tool_result` blocks come first"));
-                    }
-                    answered.push(id);
-                }
-                _ => other = true,
-            }
-        }
-        if let Some(id) = wanted.iter().find(|id| !answered.contains(id)) {
-            return Some(format!(
-                "messages.{at}: `tool_use` ids were found without `tool_result` blocks: {id}"
-            ));
-        }
-    }
-    open.first().map(|id| format!("the last message's `tool_use` {id} has no `tool_result`"))
-}
-
-fn block_complaint(block: &Value, role: &str, model: &str) -> Option<String> {
-    let text = |key: &str| block[key].as_str().unwrap_or_default();
-    let fits = |text: &str| {
-        !text.is_empty()
-            && text.len() <= 128
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-    };
-    match (text("type"), role) {
-        ("text", _) if text("text").trim().is_empty() => {
-            Some("text content blocks must contain non-whitespace text".into())
-        }
-        ("text", _) => None,
-        ("tool_use", "assistant") => {
-            if !fits(text("id")) || !fits(text("name")) {
-                return Some(format!("tool_use: bad id or name: {block}"));
-            }
-            (!block["input"].is_object()).then(|| "tool_use.input: an object is required".into())
-        }
-        ("tool_result", "user") => {
-            let empty = text("content").trim().is_empty();
-            (block["is_error"] == true && empty)
-                .then(|| "content cannot be empty if `is_error` is true".into())
-        }
-        // Signatures of this fake are `MODEL:…`, so that another model's can be told.
-        ("thinking", "assistant") => (!text("signature").starts_with(&format!("{model}:")))
-            .then(|| "Invalid `signature` in `thinking` block".into()),
-        ("redacted_thinking", "assistant") => (!text("data").starts_with(&format!("{model}:")))
-            .then(|| "Invalid `data` in `redacted_thinking` block".into()),
-        (other, _) => Some(format!("block type `{other}` is not allowed for {role}")),
+    match seen.line.as_str() {
+        "POST /v1/messages" => messages::complaint(seen, &body),
+        "POST /v1/chat/completions" => chat::complaint(&body),
+        other => Some(format!("no such endpoint: {other}")),
     }
 }
 
-/// A content block of an answer.
+/// A part of an answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    start: Value,
-    deltas: Vec<Value>,
+pub(crate) enum Part {
+    Text(String),
+    Thinking { text: String, signature: String },
+    Redacted(String),
+    Call { id: String, name: String, arguments: String },
 }
 
 /// A text, streamed in pieces of a few characters.
 pub(crate) fn text(text: &str) -> Part {
-    let deltas = pieces(text).map(|text| json!({"type": "text_delta", "text": text})).collect();
-    Part { start: json!({"type": "text", "text": ""}), deltas }
+    Part::Text(text.to_owned())
 }
 
 /// A tool call; `arguments` is raw text and is streamed in pieces. Empty = no piece at all.
 pub(crate) fn tool_use(id: &str, name: &str, arguments: &str) -> Part {
-    let start = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
-    let deltas = pieces(arguments)
-        .map(|json| json!({"type": "input_json_delta", "partial_json": json}))
-        .collect();
-    Part { start, deltas }
+    Part::Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
 }
 
-/// A thinking block. The strict fake takes it back only with a signature `MODEL:…`.
+/// Thinking. The strict fake takes it back only with a signature `MODEL:…`, where the API has one.
 pub(crate) fn thinking(text: &str, signature: &str) -> Part {
-    let mut deltas: Vec<Value> =
-        pieces(text).map(|text| json!({"type": "thinking_delta", "thinking": text})).collect();
-    deltas.push(json!({"type": "signature_delta", "signature": signature}));
-    Part { start: json!({"type": "thinking", "thinking": "", "signature": ""}), deltas }
+    Part::Thinking { text: text.to_owned(), signature: signature.to_owned() }
 }
 
-/// A redacted thinking block. The strict fake takes it back only with data `MODEL:…`.
+/// A redacted thinking block; Messages only. The strict fake takes it back only with data
+/// `MODEL:…`.
 pub(crate) fn redacted_thinking(data: &str) -> Part {
-    Part { start: json!({"type": "redacted_thinking", "data": data}), deltas: Vec::new() }
+    Part::Redacted(data.to_owned())
 }
 
 fn pieces(text: &str) -> impl Iterator<Item = String> {
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(7).map(String::from_iter).collect::<Vec<_>>().into_iter()
-}
-
-/// One event, with its name.
-pub(crate) fn event(value: &Value) -> String {
-    format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap_or_default())
-}
-
-/// A whole answer with the stop reason that its parts suggest and a fixed usage (12 in, 34 out,
-/// 5 read from the cache, 6 written to it).
-pub(crate) fn message(parts: impl IntoIterator<Item = Part>) -> String {
-    let parts: Vec<Part> = parts.into_iter().collect();
-    let calls = parts.iter().any(|part| part.start["type"] == "tool_use");
-    message_stopped(parts, if calls { "tool_use" } else { "end_turn" })
-}
-
-/// A whole answer with a stop reason.
-pub(crate) fn message_stopped(parts: impl IntoIterator<Item = Part>, reason: &str) -> String {
-    let mut stream = event(&json!({"type": "message_start", "message": {
-        "id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "fake",
-        "stop_reason": null, "stop_sequence": null,
-        "usage": {"input_tokens": 12, "cache_read_input_tokens": 5,
-                  "cache_creation_input_tokens": 6, "output_tokens": 1}}}));
-    stream.push_str(&event(&json!({"type": "ping"})));
-    for (index, part) in parts.into_iter().enumerate() {
-        stream.push_str(&event(
-            &json!({"type": "content_block_start", "index": index, "content_block": part.start}),
-        ));
-        for delta in part.deltas {
-            stream.push_str(&event(
-                &json!({"type": "content_block_delta", "index": index, "delta": delta}),
-            ));
-        }
-        stream.push_str(&event(&json!({"type": "content_block_stop", "index": index})));
-    }
-    stream.push_str(&event(&json!({"type": "message_delta",
-        "delta": {"stop_reason": reason, "stop_sequence": null},
-        "usage": {"output_tokens": 34}})));
-    stream.push_str(&event(&json!({"type": "message_stop"})));
-    stream
 }

@@ -150,6 +150,8 @@ fn run_in(
     let model_name = model.name().to_owned();
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
+    // A server on a socket needs no network.
+    let network_is_off = model.needs_network() && signs.network_is_off();
     let tools = tool::standard();
     let offered: Vec<&str> =
         tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
@@ -195,7 +197,7 @@ fn run_in(
         system,
         history: begun.history,
         budgets: budgets(&setup.settings),
-        retry: retry(&signs),
+        retry: retry(network_is_off),
         redactor,
         journal: begun.journal,
         backlog,
@@ -204,10 +206,11 @@ fn run_in(
     runtime.block_on(async {
         let mut summary = drive(parts, prompt, &mut signals, front).await;
         if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
-            && signs.network_is_off()
+            && network_is_off
         {
             fault.message.push_str(
-                "; the sandbox has no network: set `network` to true in its specification",
+                "; the sandbox has no network: set `network` to true in its specification, or name \
+                 the port of a server on this machine in `localPorts`",
             );
         }
         front.result(&summary);
@@ -358,9 +361,9 @@ fn check_budget(setup: &Setup) -> Result<(), CliError> {
 }
 
 /// Without a network nothing gets better by waiting.
-fn retry(signs: &Signs) -> Retry {
+fn retry(network_is_off: bool) -> Retry {
     let standard = Retry::default();
-    Retry { attempts: if signs.network_is_off() { 0 } else { standard.attempts }, ..standard }
+    Retry { attempts: if network_is_off { 0 } else { standard.attempts }, ..standard }
 }
 
 fn budgets(settings: &Settings) -> Budgets {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    config::{ModelName, Provider},
+    config::{self, ModelName, Provider, Server},
     model::{
         Model,
         catalogue::{self, Kind, OpenError, Options, Secret},
@@ -40,8 +40,8 @@ pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn M
     let sources = provider.key_sources().unwrap_or_default();
     let key = keys.key(&name.provider, sources)?;
     let options = match provider {
-        Provider::Anthropic { base_url, key_env, headers, .. } => {
-            hint = Some(match &key_env {
+        Provider::Server(server) => {
+            hint = Some(match &server.key_env {
                 Some(variable) => format!(
                     "set the variable `{variable}`, or store a key with `{}`",
                     set_command(&name.provider)
@@ -52,26 +52,7 @@ pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn M
                     name.provider
                 ),
             });
-            let named = setup
-                .settings
-                .providers
-                .get(&name.provider)
-                .and_then(|provider| provider.key_env.get().cloned());
-            let mut options = Options::new(Kind::Anthropic, name.provider, name.model);
-            options.base_url = Some(base_url);
-            options.key = key;
-            // Whoever names a variable means the provider to get a key: without one the prompt would
-            // go out for nothing.
-            if let (None, Some(variable)) = (&options.key, named) {
-                return Err(CliError::auth(format!(
-                    "the variable `{variable}`, which holds the key of provider `{}`, is not set",
-                    options.provider
-                ))
-                .hint("set it, or take `keyEnv` out if the server needs no key"));
-            }
-            options.headers =
-                headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
-            options
+            server_options(setup, name, server, key)?
         }
         Provider::Replay { file } => {
             let recording = match file {
@@ -94,6 +75,58 @@ pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn M
         }
         _ => CliError::config(error.to_string()),
     })
+}
+
+/// Returns the options of a model on a server.
+fn server_options(
+    setup: &Setup,
+    name: ModelName,
+    server: Server,
+    key: Option<Secret>,
+) -> Result<Options, CliError> {
+    let Server { kind, base_url, headers, mut models, .. } = server;
+    let kind = match kind {
+        config::Kind::Anthropic => Kind::Anthropic,
+        config::Kind::OpenAiChat => Kind::OpenAiChat,
+        config::Kind::OpenAi | config::Kind::Replay => {
+            let kind = kind.name();
+            return Err(CliError::internal(format!("no server speaks the kind `{kind}`")));
+        }
+    };
+    let named = setup
+        .settings
+        .providers
+        .get(&name.provider)
+        .and_then(|provider| provider.key_env.get().cloned());
+    let model = models.remove(&name.model).unwrap_or_default();
+    let mut options = Options::new(kind, name.provider, name.model);
+    options.base_url = Some(spelled(setup, base_url)?);
+    options.key = key;
+    // Whoever names a variable means the provider to get a key: without one the prompt would go out
+    // for nothing.
+    if let (None, Some(variable)) = (&options.key, named) {
+        return Err(CliError::auth(format!(
+            "the variable `{variable}`, which holds the key of provider `{}`, is not set",
+            options.provider
+        ))
+        .hint("set it, or take `keyEnv` out if the server needs no key"));
+    }
+    options.headers =
+        headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
+    options.max_output = model.max_output.get().copied();
+    options.options = model.options.get().cloned().unwrap_or_default();
+    Ok(options)
+}
+
+/// Returns an address with the home of a socket's path written out.
+fn spelled(setup: &Setup, base_url: String) -> Result<String, CliError> {
+    let Some(socket) = base_url.strip_prefix("unix:").filter(|path| path.starts_with("~/")) else {
+        return Ok(base_url);
+    };
+    let (path, prefix) = socket.split_once(":/").map_or((socket, None), |(p, x)| (p, Some(x)));
+    let path = setup.spelled(path)?;
+    let path = path.display();
+    Ok(prefix.map_or_else(|| format!("unix:{path}"), |prefix| format!("unix:{path}:/{prefix}")))
 }
 
 fn read_recording(file: &Path) -> Result<String, CliError> {

@@ -64,9 +64,11 @@ impl Setup {
         {
             settings = layer.over(settings);
         }
-        let variables = Settings::from_environment(environment.var(names::ANTHROPIC_BASE_URL))
-            .map_err(|error| CliError::config(format!("{}: {error}", names::ANTHROPIC_BASE_URL)))?;
-        settings = variables.over(settings);
+        for (variable, provider) in config::ADDRESSES {
+            let address = Settings::from_environment(provider, environment.var(variable))
+                .map_err(|error| CliError::config(format!("{variable}: {error}")))?;
+            settings = address.over(settings);
+        }
         let flags = Flags {
             model: run.model.clone(),
             profile: run.profile.clone(),

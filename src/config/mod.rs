@@ -24,6 +24,8 @@ pub use error::{ConfigError, Place, Problem, Warning};
 pub use flags::{FlagError, Flags};
 pub use layers::{Conflict, Layer, Setting};
 pub use paths::{NoHome, Paths};
-pub use provider::{KeySources, Kind, Provider, ProviderError, ProviderSettings};
+pub use provider::{
+    ADDRESSES, KeySources, Kind, ModelSettings, Provider, ProviderError, ProviderSettings, Server,
+};
 pub use settings::{Bash, Budgets, MAX_BYTES, Settings};
 pub use values::{ModelName, ValueError};

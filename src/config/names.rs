@@ -16,6 +16,10 @@ pub const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
 /// The descriptor with the keys that a launcher hands over. Taken out of kli's own environment at
 /// start, and closed.
 pub const KLI_SECRETS_FD: &str = "KLI_SECRETS_FD";
+/// The key of the built-in provider `openai`. Taken out of kli's own environment at start.
+pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
+/// The address of the built-in provider `openai`; it ends with `/v1`.
+pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 /// No colour on the terminal when set to anything but the empty text.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Where programs are looked up.
@@ -32,6 +36,8 @@ pub const ALL: &[(&str, &str)] = &[
     (ANTHROPIC_API_KEY, "the key of the provider `anthropic`"),
     (ANTHROPIC_BASE_URL, "the address of the provider `anthropic`"),
     (KLI_SECRETS_FD, "the descriptor with the keys that a launcher hands over"),
+    (OPENAI_API_KEY, "the key of the provider `openai`"),
+    (OPENAI_BASE_URL, "the address of the provider `openai`"),
     (NO_COLOR, "no colour on the terminal"),
     (PATH, "where programs are looked up"),
     (TMPDIR, "where scratch files are made"),
@@ -39,4 +45,4 @@ pub const ALL: &[(&str, &str)] = &[
 
 /// The variables whose values are secret whatever the settings say. Those that a provider names in
 /// `keyEnv` are secret as well.
-pub const SECRET: &[&str] = &[ANTHROPIC_API_KEY];
+pub const SECRET: &[&str] = &[ANTHROPIC_API_KEY, OPENAI_API_KEY];

@@ -11,19 +11,110 @@ use super::{
     values::{self, ValueError},
 };
 
-/// The name of the built-in provider that speaks Anthropic Messages.
-pub(super) const ANTHROPIC: &str = "anthropic";
-const REPLAY: &str = "replay";
-const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-const KEYS: &[&str] = &["baseUrl", "file", "headers", "keyCommand", "keyEnv", "keyFile", "kind"];
+const KEYS: &[&str] =
+    &["baseUrl", "file", "headers", "keyCommand", "keyEnv", "keyFile", "kind", "models"];
+const MODEL_KEYS: &[&str] = &["maxOutput", "options"];
+
+/// The variables that set the address of a built-in provider, each with the provider's name.
+pub const ADDRESSES: [(&str, &str); 2] =
+    [(names::ANTHROPIC_BASE_URL, "anthropic"), (names::OPENAI_BASE_URL, "openai")];
 
 /// What a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Anthropic Messages.
     Anthropic,
+    /// OpenAI Responses; no part of this version.
+    OpenAi,
+    /// OpenAI Chat Completions, of any server that has them.
+    OpenAiChat,
     /// Recorded turns: no key, no network.
     Replay,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAi, Self::OpenAiChat, Self::Replay];
+
+    /// Returns the kind's name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::OpenAiChat => "openai-chat",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+/// A provider that needs no settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BuiltIn {
+    name: &'static str,
+    kind: Kind,
+    base_url: &'static str,
+    key_env: Option<&'static str>,
+}
+
+const BUILT_IN: [BuiltIn; 4] = [
+    BuiltIn {
+        name: "anthropic",
+        kind: Kind::Anthropic,
+        base_url: "https://api.anthropic.com",
+        key_env: Some(names::ANTHROPIC_API_KEY),
+    },
+    // Where Ollama listens when nothing else is said: <https://docs.ollama.com/api/openai-compatibility>.
+    BuiltIn {
+        name: "ollama",
+        kind: Kind::OpenAiChat,
+        base_url: "http://127.0.0.1:11434/v1",
+        key_env: None,
+    },
+    BuiltIn {
+        name: "openai",
+        kind: Kind::OpenAiChat,
+        base_url: "https://api.openai.com/v1",
+        key_env: Some(names::OPENAI_API_KEY),
+    },
+    BuiltIn { name: "replay", kind: Kind::Replay, base_url: "", key_env: None },
+];
+
+/// What is said about one model of a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelSettings {
+    /// The most tokens of an answer.
+    pub max_output: Setting<u64>,
+    /// Further fields of the request's body. A later layer's replace an earlier one's as a whole.
+    pub options: Setting<BTreeMap<String, serde_json::Value>>,
+}
+
+impl ModelSettings {
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            max_output: self.max_output.over(earlier.max_output),
+            options: self.options.over(earlier.options),
+        }
+    }
+
+    fn read(
+        entry: &Node<'_>,
+        layer: Layer,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, ConfigError> {
+        let mut settings = Self::default();
+        for node in entry.members()? {
+            match node.name() {
+                "maxOutput" => settings.max_output = Setting::new(node.count()?, layer),
+                "options" => {
+                    let option = |node: Node<'_>| Ok((node.name().to_owned(), node.json()?));
+                    let options = node.members()?.into_iter().map(option);
+                    settings.options = Setting::new(options.collect::<Result<_, _>>()?, layer);
+                }
+                _ => warnings.push(node.unknown(MODEL_KEYS)),
+            }
+        }
+        Ok(settings)
+    }
 }
 
 /// One provider as a layer writes it.
@@ -31,7 +122,8 @@ pub enum Kind {
 pub struct ProviderSettings {
     /// What it speaks.
     pub kind: Setting<Kind>,
-    /// Its address, without a slash at the end.
+    /// Its address, without a slash at the end: a URL, or a socket as `unix:/PATH` or
+    /// `unix:/PATH:/PREFIX`.
     pub base_url: Setting<String>,
     /// The environment variable that holds its key.
     pub key_env: Setting<String>,
@@ -43,6 +135,8 @@ pub struct ProviderSettings {
     pub headers: Setting<BTreeMap<String, String>>,
     /// The recording of a `replay` provider, absolute or from `~/`; the built-in one when absent.
     pub file: Setting<String>,
+    /// What is said about single models, by the provider's name for them.
+    pub models: BTreeMap<String, ModelSettings>,
 }
 
 /// Values of headers may be secret, so only their names are shown.
@@ -56,27 +150,16 @@ impl std::fmt::Debug for ProviderSettings {
             .field("key_command", &self.key_command.get().and_then(|words| words.first()))
             .field("headers", &self.headers.get().map(|headers| headers.keys().collect::<Vec<_>>()))
             .field("file", &self.file)
+            .field("models", &self.models)
             .finish()
     }
 }
 
 /// One provider as a run uses it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// Anthropic Messages over HTTP.
-    Anthropic {
-        /// The address, without `/v1` and without a slash at the end.
-        base_url: String,
-        /// The environment variable that holds the key; it comes first.
-        key_env: Option<String>,
-        /// The file that holds the key, absolute or from `~/`; it is read when the variable is not
-        /// set.
-        key_file: Option<String>,
-        /// The command that prints the key; it is run when there is neither variable nor file.
-        key_command: Option<Vec<String>>,
-        /// Further headers of every request.
-        headers: BTreeMap<String, String>,
-    },
+    /// A server over HTTP.
+    Server(Server),
     /// Recorded turns.
     Replay {
         /// The recording, absolute or from `~/`; the built-in one when absent.
@@ -84,20 +167,38 @@ pub enum Provider {
     },
 }
 
+/// A server over HTTP, on TCP or on a Unix socket.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Server {
+    /// What it speaks: neither `replay` nor what this version does not have.
+    pub kind: Kind,
+    /// The address without a slash at the end: for Anthropic Messages it ends before `/v1`, for
+    /// Chat Completions mostly with it.
+    pub base_url: String,
+    /// The environment variable that holds the key; it comes first.
+    pub key_env: Option<String>,
+    /// The file that holds the key, absolute or from `~/`; it is read when the variable is not set.
+    pub key_file: Option<String>,
+    /// The command that prints the key; it is run when there is neither variable nor file.
+    pub key_command: Option<Vec<String>>,
+    /// Further headers of every request.
+    pub headers: BTreeMap<String, String>,
+    /// What is said about single models, by the provider's name for them.
+    pub models: BTreeMap<String, ModelSettings>,
+}
+
 /// Values of headers may be secret, so only their names are shown.
-impl std::fmt::Debug for Provider {
+impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Anthropic { base_url, key_env, key_file, key_command, headers } => f
-                .debug_struct("Anthropic")
-                .field("base_url", base_url)
-                .field("key_env", key_env)
-                .field("key_file", key_file)
-                .field("key_command", &key_command.as_ref().and_then(|words| words.first()))
-                .field("headers", &headers.keys().collect::<Vec<_>>())
-                .finish(),
-            Self::Replay { file } => f.debug_struct("Replay").field("file", file).finish(),
-        }
+        f.debug_struct("Server")
+            .field("kind", &self.kind)
+            .field("base_url", &self.base_url)
+            .field("key_env", &self.key_env)
+            .field("key_file", &self.key_file)
+            .field("key_command", &self.key_command.as_ref().and_then(|words| words.first()))
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("models", &self.models)
+            .finish()
     }
 }
 
@@ -116,7 +217,7 @@ impl Provider {
     /// Returns where the key may come from; `None` for one that needs no key.
     pub fn key_sources(&self) -> Option<KeySources<'_>> {
         match self {
-            Self::Anthropic { key_env, key_file, key_command, .. } => Some(KeySources {
+            Self::Server(Server { key_env, key_file, key_command, .. }) => Some(KeySources {
                 env: key_env.as_deref(),
                 file: key_file.as_deref(),
                 command: key_command.as_deref(),
@@ -141,7 +242,7 @@ pub enum ProviderError {
     },
     /// A name of the user's own without a kind.
     #[error(
-        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"replay\"`) to `providers.{name}`"
+        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"openai-chat\"`, or `\"replay\"`) to `providers.{name}`"
     )]
     NoKind {
         /// The provider.
@@ -154,6 +255,16 @@ pub enum ProviderError {
     NoAddress {
         /// The provider.
         name: String,
+    },
+    /// A kind that this version does not have.
+    #[error(
+        "provider `{name}` has the kind `openai` (from {layer}), the Responses API, which is not part of this version; write `openai-chat`"
+    )]
+    Later {
+        /// The provider.
+        name: String,
+        /// Who set it.
+        layer: Layer,
     },
     /// An address that already ends in what is appended to it.
     #[error("the address of provider `{name}` ends in `/v1` (from {layer}); leave `/v1` out")]
@@ -175,6 +286,11 @@ fn list(known: &[String]) -> String {
 
 impl ProviderSettings {
     pub(super) fn over(self, earlier: Self) -> Self {
+        let mut models = earlier.models;
+        for (name, later) in self.models {
+            let before = models.remove(&name).unwrap_or_default();
+            models.insert(name, later.over(before));
+        }
         Self {
             kind: self.kind.over(earlier.kind),
             base_url: self.base_url.over(earlier.base_url),
@@ -183,6 +299,7 @@ impl ProviderSettings {
             key_command: self.key_command.over(earlier.key_command),
             headers: self.headers.over(earlier.headers),
             file: self.file.over(earlier.file),
+            models,
         }
     }
 
@@ -207,6 +324,12 @@ impl ProviderSettings {
                 }
                 "file" => settings.file = Setting::new(node.string(values::path)?, layer),
                 "headers" => settings.headers = Setting::new(headers(&node)?, layer),
+                "models" => {
+                    for entry in node.members()? {
+                        let model = ModelSettings::read(&entry, layer, warnings)?;
+                        settings.models.insert(entry.name().to_owned(), model);
+                    }
+                }
                 _ => warnings.push(node.unknown(KEYS)),
             }
         }
@@ -215,14 +338,11 @@ impl ProviderSettings {
 }
 
 fn kind(text: &str) -> Result<Kind, ValueError> {
-    match text {
-        ANTHROPIC => Ok(Kind::Anthropic),
-        REPLAY => Ok(Kind::Replay),
-        _ => Err(ValueError::Kind {
-            text: values::shown(text),
-            nearest: values::nearest(text, [ANTHROPIC, REPLAY]),
-        }),
-    }
+    let kinds = Kind::ALL.into_iter();
+    kinds.clone().find(|kind| kind.name() == text).ok_or_else(|| ValueError::Kind {
+        text: values::shown(text),
+        nearest: values::nearest(text, kinds.map(Kind::name)),
+    })
 }
 
 /// Words, never one line: a line would need the rules of some shell to be taken apart.
@@ -253,56 +373,62 @@ fn headers(node: &Node<'_>) -> Result<BTreeMap<String, String>, ConfigError> {
 }
 
 impl Settings {
-    /// Returns a provider as a run uses it: what the layers say over what is built in. `anthropic`
-    /// and `replay` are always there.
+    /// Returns a provider as a run uses it: what the layers say over what is built in. `anthropic`,
+    /// `openai`, `ollama` and `replay` are always there.
     ///
     /// # Errors
     /// [`ProviderError`] names what is missing and where to add it.
     pub fn provider(&self, name: &str) -> Result<Provider, ProviderError> {
         let written = self.providers.get(name);
-        if written.is_none() && ![ANTHROPIC, REPLAY].contains(&name) {
+        let built_in = BUILT_IN.into_iter().find(|built_in| built_in.name == name);
+        if written.is_none() && built_in.is_none() {
             return Err(self.unknown(name));
         }
         let settings = written.cloned().unwrap_or_default();
-        let kind = match (settings.kind.get(), name) {
-            (Some(kind), _) => *kind,
-            (None, ANTHROPIC) => Kind::Anthropic,
-            (None, REPLAY) => Kind::Replay,
-            (None, _) => return Err(ProviderError::NoKind { name: name.to_owned() }),
-        };
-        if kind == Kind::Replay {
-            return Ok(Provider::Replay { file: settings.file.get().cloned() });
+        let kind = settings.kind.get().copied().or(built_in.map(|built_in| built_in.kind));
+        let kind = kind.ok_or_else(|| ProviderError::NoKind { name: name.to_owned() })?;
+        // Under another kind a built-in name is a name like any other: neither its address nor its
+        // key is meant for that.
+        let built_in = built_in.filter(|built_in| built_in.kind == kind);
+        match (kind, settings.kind.layer()) {
+            (Kind::Replay, _) => {
+                return Ok(Provider::Replay { file: settings.file.get().cloned() });
+            }
+            (Kind::OpenAi, Some(layer)) => {
+                return Err(ProviderError::Later { name: name.to_owned(), layer });
+            }
+            _ => {}
         }
-        let built_in = (name == ANTHROPIC).then(|| ANTHROPIC_URL.to_owned());
         let base_url = settings
             .base_url
             .get()
             .cloned()
-            .or(built_in)
+            .or(built_in.map(|built_in| built_in.base_url.to_owned()))
             .ok_or_else(|| ProviderError::NoAddress { name: name.to_owned() })?;
-        if let (true, Some(layer)) = (base_url.ends_with("/v1"), settings.base_url.layer()) {
+        if let (Kind::Anthropic, true, Some(layer)) =
+            (kind, values::ends_in_version(&base_url), settings.base_url.layer())
+        {
             return Err(ProviderError::Version { name: name.to_owned(), layer });
         }
         // A provider of the user's own at another address must not be sent a key that was meant for
-        // the built-in one, so only that one has a variable by default.
-        let key_env = settings
-            .key_env
-            .get()
-            .cloned()
-            .or_else(|| (name == ANTHROPIC).then(|| names::ANTHROPIC_API_KEY.to_owned()));
-        Ok(Provider::Anthropic {
+        // a built-in one, so only those have a variable by default.
+        let key_env = settings.key_env.get().cloned();
+        let key_env = key_env.or(built_in.and_then(|known| known.key_env.map(str::to_owned)));
+        Ok(Provider::Server(Server {
+            kind,
             base_url,
             key_env,
             key_file: settings.key_file.get().cloned(),
             key_command: settings.key_command.get().cloned(),
             headers: settings.headers.get().cloned().unwrap_or_default(),
-        })
+            models: settings.models,
+        }))
     }
 
     /// Returns the names of all providers, built in or written, sorted.
     pub fn provider_names(&self) -> Vec<String> {
         let mut known: Vec<String> =
-            [ANTHROPIC, REPLAY].iter().map(|name| (*name).to_owned()).collect();
+            BUILT_IN.iter().map(|built_in| built_in.name.to_owned()).collect();
         known.extend(self.providers.keys().cloned());
         known.sort();
         known.dedup();

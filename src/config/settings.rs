@@ -8,7 +8,7 @@ use super::{
     error::{ConfigError, Warning},
     jsonc::{self, Node},
     layers::{Layer, Setting},
-    provider::{self, ProviderSettings},
+    provider::ProviderSettings,
     values::{self, ModelName},
 };
 
@@ -106,19 +106,20 @@ impl Settings {
         })
     }
 
-    /// Returns what the environment sets: the address of the built-in provider `anthropic`. An
-    /// empty value sets nothing.
+    /// Returns what a variable of [`ADDRESSES`](super::ADDRESSES) sets: the address of a built-in
+    /// provider. An empty value sets nothing.
     ///
     /// # Errors
     /// [`ValueError`](super::ValueError) for a value that is no address.
     pub fn from_environment(
-        anthropic_base_url: Option<&str>,
+        provider: &str,
+        base_url: Option<&str>,
     ) -> Result<Self, super::values::ValueError> {
         let mut settings = Self::default();
-        if let Some(url) = anthropic_base_url.filter(|url| !url.trim().is_empty()) {
+        if let Some(url) = base_url.filter(|url| !url.trim().is_empty()) {
             let base_url = Setting::new(values::address(url.trim())?, Layer::Environment);
-            let provider = ProviderSettings { base_url, ..ProviderSettings::default() };
-            settings.providers.insert(provider::ANTHROPIC.to_owned(), provider);
+            let address = ProviderSettings { base_url, ..ProviderSettings::default() };
+            settings.providers.insert(provider.to_owned(), address);
         }
         Ok(settings)
     }

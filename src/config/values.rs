@@ -24,7 +24,7 @@ pub enum ValueError {
         nearest: Option<&'static str>,
     },
     /// A provider kind that does not exist.
-    #[error("unknown kind `{text}`{}; the kinds are `anthropic` and `replay`", did_you_mean(*.nearest))]
+    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
     Kind {
         /// What was written.
         text: String,
@@ -38,7 +38,9 @@ pub enum ValueError {
         text: String,
     },
     /// An address that is none. The value is not repeated, as it may carry a password.
-    #[error("the address {why}; write it like `https://api.example.com`")]
+    #[error(
+        "the address {why}; write it like `https://api.example.com`, or `unix:/run/model.sock` for a socket"
+    )]
     Address {
         /// What is wrong with it.
         why: &'static str,
@@ -176,8 +178,20 @@ pub(super) fn address(text: &str) -> Result<String, ValueError> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return wrong("holds a space or a control character");
     }
+    if let Some(socket) = text.strip_prefix("unix:") {
+        // `unix:///run/x.sock` is how other programs write it.
+        let socket = socket.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(socket);
+        let (path, prefix) = socket.split_once(":/").unwrap_or((socket, ""));
+        if !(path.starts_with('/') || path.starts_with("~/")) || path.ends_with('/') {
+            return wrong("names no socket: its path is absolute, or starts with `~/`");
+        }
+        if prefix.contains(['?', '#']) {
+            return wrong("has a query or a fragment");
+        }
+        return Ok(format!("unix:{}", socket.trim_end_matches('/')));
+    }
     let Some(rest) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
-        return wrong("does not start with `https://` or `http://`");
+        return wrong("does not start with `https://`, `http://` or `unix:`");
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if host.is_empty() || host.starts_with(':') {
@@ -190,6 +204,16 @@ pub(super) fn address(text: &str) -> Result<String, ValueError> {
         return wrong("has a query or a fragment");
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// Says whether the path below the host ends in `/v1`. A socket's own path does not count.
+pub(super) fn ends_in_version(address: &str) -> bool {
+    match address.strip_prefix("unix:") {
+        Some(socket) => {
+            socket.split_once(":/").is_some_and(|(_, prefix)| format!("/{prefix}").ends_with("/v1"))
+        }
+        None => address.ends_with("/v1"),
+    }
 }
 
 pub(super) fn variable(text: &str) -> Result<String, ValueError> {

@@ -8,7 +8,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -269,6 +269,14 @@ pub fn open_read(path: &Path) -> Result<File, HostError> {
     let stat = rustix::fs::fstat(&file).map_err(|error| HostError::io("look at", path, error))?;
     directory::regular(&stat, path)?;
     Ok(file)
+}
+
+/// Returns what is known of a file, a final link not followed.
+///
+/// # Errors
+/// The system's refusal.
+pub fn metadata(path: &Path) -> Result<Metadata, HostError> {
+    fs::symlink_metadata(path).map_err(|source| HostError::io("look at", path, source))
 }
 
 /// Returns the names in a directory, sorted.

@@ -3,9 +3,16 @@
 //! It knows when an answer is complete and when it was cut off, and must not know what an event
 //! means: that is the provider's [`Decoder`].
 
-use std::collections::VecDeque;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
+use serde_json::Value;
 
 use super::{
     Class, Delta, ModelError,
@@ -27,6 +34,45 @@ pub(super) trait Decoder: Send + 'static {
 
     /// Returns whether [`Delta::Done`] has been delivered.
     fn complete(&self) -> bool;
+
+    /// Nothing more comes, in peace or not: delivers the rest, with [`Delta::Done`], if the answer
+    /// was whole already but for its end mark.
+    fn end(&mut self, _out: &mut Vec<Delta>) {}
+}
+
+/// A request's body and what is known about it.
+#[derive(Debug)]
+pub(super) struct Ask {
+    /// The body.
+    pub(super) body: Vec<u8>,
+    /// The fields that the user chose: a refusal that names one says where it came from.
+    pub(super) options: Arc<BTreeMap<String, Value>>,
+    /// What to send when a server refuses a field that can be done without.
+    pub(super) without: Option<Without>,
+}
+
+/// The body without a field that not every server knows.
+#[derive(Debug)]
+pub(super) struct Without {
+    /// The field's name, which the refusal names.
+    pub(super) field: &'static str,
+    /// The body without it.
+    pub(super) body: Vec<u8>,
+    /// Set when it was refused, so that the next request leaves it out.
+    pub(super) refused: Arc<AtomicBool>,
+}
+
+impl Ask {
+    /// Returns what to send after a refusal, if that is worth a second try.
+    fn after(self, error: &ModelError) -> Option<Self> {
+        let declined = matches!(error.class, Class::Refused | Class::Fatal) && !error.network;
+        let without = self.without?;
+        if !declined || !error.message.contains(without.field) {
+            return None;
+        }
+        without.refused.store(true, Ordering::Relaxed);
+        Some(Self { body: without.body, options: self.options, without: None })
+    }
 }
 
 /// Why an event ends the answer.
@@ -40,17 +86,28 @@ pub(super) struct Fault {
     pub(super) garbled: bool,
 }
 
-/// Posts `body` and returns the answer as it comes.
+/// Adds to a refusal which option of the user's it names.
+fn blame(mut error: ModelError, options: &BTreeMap<String, Value>) -> ModelError {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    let named = |option: &&String| error.message.split(|c| !part(c)).any(|word| word == *option);
+    if let (Class::Refused, Some(option)) = (&error.class, options.keys().find(named)) {
+        let words = ["; `", option, "` is one of your model options: if that is meant, mend it"];
+        error.message.extend(words);
+    }
+    error
+}
+
+/// Posts the request and returns the answer as it comes.
 pub(super) fn stream(
     target: Target,
-    body: Vec<u8>,
+    ask: Ask,
     decoder: impl Decoder,
 ) -> BoxStream<'static, Result<Delta, ModelError>> {
     let answer = Answer {
         target,
         decoder,
         parser: Parser::new(),
-        phase: Phase::Ask(body),
+        phase: Phase::Ask(ask),
         taken: 0,
         ready: VecDeque::new(),
     };
@@ -68,7 +125,7 @@ struct Answer<D> {
 }
 
 enum Phase {
-    Ask(Vec<u8>),
+    Ask(Ask),
     Read(Box<Body>),
     Over,
 }
@@ -81,10 +138,16 @@ impl<D: Decoder> Answer<D> {
             }
             match std::mem::replace(&mut self.phase, Phase::Over) {
                 Phase::Over => return None,
-                Phase::Ask(body) => match self.target.post(body).await {
-                    Ok(body) => self.phase = Phase::Read(Box::new(body)),
-                    Err(error) => return Some(Err(error)),
-                },
+                Phase::Ask(mut ask) => {
+                    let options = Arc::clone(&ask.options);
+                    match self.target.post(std::mem::take(&mut ask.body)).await {
+                        Ok(body) => self.phase = Phase::Read(Box::new(body)),
+                        Err(error) => match ask.after(&error) {
+                            Some(again) => self.phase = Phase::Ask(again),
+                            None => return Some(Err(blame(error, &options))),
+                        },
+                    }
+                }
                 Phase::Read(body) => self.read(body).await,
             }
         }
@@ -105,6 +168,7 @@ impl<D: Decoder> Answer<D> {
         match more {
             Ok(true) => self.phase = Phase::Read(body),
             Ok(false) => self.end(),
+            Err(error) if self.is_whole() => drop(error),
             Err(error) => self.ready.push_back(Err(error)),
         }
     }
@@ -117,11 +181,19 @@ impl<D: Decoder> Answer<D> {
             events.clear();
         }
         let fault = self.deliver(&events).filter(|fault| !fault.garbled);
-        if self.decoder.complete() {
+        if self.decoder.complete() || (fault.is_none() && self.is_whole()) {
             return;
         }
         let error = fault.map_or_else(|| self.target.cut(), |fault| self.error(fault));
         self.ready.push_back(Err(error));
+    }
+
+    /// Whether only the end mark is missing: the answer is complete then.
+    fn is_whole(&mut self) -> bool {
+        let mut deltas = Vec::new();
+        self.decoder.end(&mut deltas);
+        self.ready.extend(deltas.into_iter().map(Ok));
+        self.decoder.complete()
     }
 
     /// Makes what the events deliver ready, up to the first fault.

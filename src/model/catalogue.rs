@@ -2,19 +2,27 @@
 //!
 //! It is handed values, never a settings file, an environment or a path; retrying is the loop's.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::{Model, anthropic::Anthropic, replay::Replay};
+use super::{Model, anthropic::Anthropic, openai::Chat, replay::Replay};
 
 /// Where the Anthropic provider is when nothing else is said; like every base URL of that kind it
 /// ends before `/v1`.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 
+/// Where the Chat Completions provider is when nothing else is said; like every base URL of that
+/// kind it ends before `/chat/completions`.
+pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+
 /// How long a connection may say nothing, by default. Any byte counts, keep-alives too; models
 /// that think for minutes send those.
 pub const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Why a field of the request's body is no option.
+pub(super) const OF_KLI: &str = "it is what kli makes of the conversation; leave it out";
 
 /// A value that is shown nowhere: `Debug` prints `…`. The memory of the last clone is cleared.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,6 +61,8 @@ impl fmt::Debug for Secret {
 pub enum Kind {
     /// The Anthropic Messages API.
     Anthropic,
+    /// OpenAI's Chat Completions, of any server that has them.
+    OpenAiChat,
     /// A recording; `docs/replay.md` has the format.
     Replay {
         /// The text of the recording.
@@ -71,10 +81,15 @@ pub struct Options {
     pub model: String,
     /// Where the provider is; `None` = the kind's own place.
     pub base_url: Option<String>,
-    /// The key; a loopback server needs none.
+    /// The key; a server on this machine needs none.
     pub key: Option<Secret>,
     /// More headers to send: name and value. They replace kli's own.
     pub headers: Vec<(String, Secret)>,
+    /// The most tokens of an answer when a request does not say; `None` = the kind's default.
+    pub max_output: Option<u64>,
+    /// Further fields of the request's body, as the provider knows them. What kli sets itself
+    /// cannot be among them.
+    pub options: BTreeMap<String, Value>,
     /// How long the connection may say nothing, see [`IDLE_TIMEOUT`].
     pub idle_timeout: Duration,
 }
@@ -89,6 +104,8 @@ impl Options {
             base_url: None,
             key: None,
             headers: Vec::new(),
+            max_output: None,
+            options: BTreeMap::new(),
             idle_timeout: IDLE_TIMEOUT,
         }
     }
@@ -96,6 +113,16 @@ impl Options {
     /// Returns `PROVIDER/MODEL`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider, self.model)
+    }
+
+    /// Refuses options that would change what kli itself decides.
+    pub(super) fn check(&self, owned: &[(&str, &'static str)]) -> Result<(), OpenError> {
+        match owned.iter().find(|(option, _)| self.options.contains_key(*option)) {
+            Some((option, reason)) => {
+                Err(OpenError::Option { model: self.name(), option: (*option).to_owned(), reason })
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -138,6 +165,16 @@ pub enum OpenError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// A model option that would change what kli itself decides.
+    #[error("the model option `{option}` of `{model}` cannot be set: {reason}")]
+    Option {
+        /// `PROVIDER/MODEL`.
+        model: String,
+        /// The option's name.
+        option: String,
+        /// Why not, and what to do instead.
+        reason: &'static str,
+    },
     /// No TLS roots, or another fault of the HTTP client.
     #[error("the connection to `{host}` cannot be prepared: {reason}")]
     Client {
@@ -163,6 +200,7 @@ pub fn open(options: &Options) -> Result<Box<dyn Model>, OpenError> {
     let name = options.name();
     Ok(match &options.kind {
         Kind::Anthropic => Box::new(Anthropic::new(options)?),
+        Kind::OpenAiChat => Box::new(Chat::new(options)?),
         Kind::Replay { recording } => Box::new(Replay::new(&name, recording)?),
     })
 }

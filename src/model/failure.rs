@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;
 
-use super::{Class, ModelError};
+use super::{Class, ModelError, answer::Fault};
 
 /// The most characters of a server's sentence that are shown.
 const SENTENCE: usize = 600;
@@ -30,6 +30,8 @@ pub(super) struct Reply<'a> {
     pub(super) location: Option<&'a str>,
     /// The start of the body, freed of secrets.
     pub(super) body: &'a str,
+    /// What to say when the path is not there.
+    pub(super) repair: &'a str,
     /// The server's wish.
     pub(super) after: Option<Duration>,
 }
@@ -54,8 +56,9 @@ impl Reply<'_> {
         let api = ApiError::read(self.body);
         if let Some(api) = &api {
             say(&[": ", &plain(&api.message, SENTENCE)]);
-            if !api.kind.is_empty() && !api.message.contains(&api.kind) {
-                say(&[" (", &plain(&api.kind, 60), ")"]);
+            let label = api.label();
+            if !label.is_empty() && !api.message.contains(label) {
+                say(&[" (", &plain(label, 60), ")"]);
             }
         } else {
             if let Some(kind) = self.content_type {
@@ -69,7 +72,26 @@ impl Reply<'_> {
                 excerpt => say(&[": ", &excerpt]),
             }
         }
+        match self.lost(api.as_ref()) {
+            Some(Lost::Model) => message.push_str("; check the model's name"),
+            Some(Lost::Path) => {
+                message.push_str("; ");
+                message.push_str(self.repair);
+            }
+            None => {}
+        }
         ModelError { class: self.class(api.as_ref()), message, network: false }
+    }
+
+    /// Tells a model that is not there from a path that is not: both come as 404.
+    fn lost(&self, api: Option<&ApiError>) -> Option<Lost> {
+        let says = |words: &str| api.is_some_and(|api| api.message.contains(words));
+        let is_404 = matches!(self.status, 404 | 405);
+        if api.is_some_and(|api| api.code == "model_not_found") || (is_404 && says("model")) {
+            return Some(Lost::Model);
+        }
+        // LM Studio answers 200 for paths that it does not have.
+        (is_404 || says("Unexpected endpoint")).then_some(Lost::Path)
     }
 
     fn class(&self, api: Option<&ApiError>) -> Class {
@@ -77,6 +99,9 @@ impl Reply<'_> {
         match (self.status, api) {
             (200..=299, Some(api)) => api.class(self.after),
             (401 | 403 | 407, _) => Class::Auth,
+            // llama.cpp says so with 500 as well, and an empty account is no busy server.
+            (400..=599, Some(api)) if api.is_context_full() => Class::ContextFull,
+            (400..=499, Some(api)) if api.is_final() => Class::Refused,
             (408 | 429 | 500..=599, _) => retry,
             (413, _) => Class::ContextFull,
             (400 | 422, _) if speaks_of_context(self.body) => Class::ContextFull,
@@ -86,11 +111,22 @@ impl Reply<'_> {
     }
 }
 
-/// An error as APIs write it: `{"error": {"type", "message"}}` and its relatives.
-#[derive(Debug, PartialEq, Eq)]
+/// What a 404 is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Model,
+    Path,
+}
+
+/// An error as APIs write it: `{"error": {"type", "code", "message"}}` and its relatives.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ApiError {
-    /// The type or code; may be empty.
+    /// The type; may be empty.
     pub(super) kind: String,
+    /// The code when it is a word; may be empty.
+    pub(super) code: String,
+    /// The code when it is a number, as a status.
+    pub(super) status: Option<u16>,
     /// The sentence.
     pub(super) message: String,
 }
@@ -104,35 +140,135 @@ impl ApiError {
     pub(super) fn from_value(value: &Value) -> Option<Self> {
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
         let text = |key: &str| error.get(key).and_then(Value::as_str);
-        let kind = text("type").filter(|kind| *kind != "error").or_else(|| text("code"));
-        let message = error.as_str().or_else(|| text("message")).or_else(|| text("detail"));
-        if message.is_none() && (kind.is_none() || value.get("error").is_none()) {
+        let kind = text("type").filter(|kind| *kind != "error").unwrap_or_default();
+        let code = error.get("code");
+        let status = code.and_then(|code| match code {
+            Value::Number(number) => number.as_u64(),
+            other => other.as_str()?.parse().ok(),
+        });
+        let code = code.and_then(Value::as_str).filter(|_| status.is_none()).unwrap_or_default();
+        let message = error
+            .as_str()
+            .map(str::to_owned)
+            .or_else(|| sentence(error.get("message")?))
+            .or_else(|| sentence(error.get("detail")?));
+        if message.is_none()
+            && ((kind.is_empty() && code.is_empty()) || value.get("error").is_none())
+        {
             return None;
         }
-        let kind = kind.unwrap_or_default();
-        Some(Self { kind: kind.to_owned(), message: message.unwrap_or(kind).to_owned() })
+        let named = if kind.is_empty() { code } else { kind };
+        Some(Self {
+            message: message.unwrap_or_else(|| named.to_owned()),
+            kind: kind.to_owned(),
+            code: code.to_owned(),
+            status: status.and_then(|status| u16::try_from(status).ok()),
+        })
     }
 
-    /// Returns what the type means, for errors that come without a status of their own.
+    /// Returns the more telling of code and type; may be empty.
+    pub(super) fn label(&self) -> &str {
+        if self.code.is_empty() { &self.kind } else { &self.code }
+    }
+
+    /// Whether the error says by its type or code that the conversation is too long.
+    fn is_context_full(&self) -> bool {
+        // The first is OpenAI's, the second llama.cpp's.
+        ["context_length_exceeded", "exceed_context_size_error"]
+            .iter()
+            .any(|known| self.code == *known || self.kind == *known)
+    }
+
+    /// Whether the error says by its code that another try gives the same.
+    fn is_final(&self) -> bool {
+        ["insufficient_quota", "model_not_found"]
+            .iter()
+            .any(|known| self.code == *known || self.kind == *known)
+    }
+
+    /// Returns what the error means, for errors that come without a status of their own.
     ///
-    /// The types are those of <https://docs.claude.com/en/api/errors>.
+    /// The types are those of <https://docs.claude.com/en/api/errors>, of
+    /// <https://platform.openai.com/docs/guides/error-codes>, and of vLLM and llama.cpp, which name
+    /// theirs after the status.
     pub(super) fn class(&self, after: Option<Duration>) -> Class {
+        if self.is_context_full() {
+            return Class::ContextFull;
+        }
+        if self.is_final() {
+            return Class::Refused;
+        }
         match self.kind.as_str() {
-            "overloaded_error" | "rate_limit_error" | "api_error" | "timeout_error" => {
-                Class::Retry { after }
-            }
-            "authentication_error" | "permission_error" => Class::Auth,
-            "request_too_large" => Class::ContextFull,
-            "invalid_request_error" if speaks_of_context(&self.message) => Class::ContextFull,
-            "invalid_request_error" | "not_found_error" | "billing_error" => Class::Refused,
+            "overloaded_error"
+            | "rate_limit_error"
+            | "api_error"
+            | "timeout_error"
+            | "server_error"
+            | "unavailable_error"
+            | "InternalServerError"
+            | "RateLimitError"
+            | "ServiceUnavailableError" => return Class::Retry { after },
+            "authentication_error" | "permission_error" => return Class::Auth,
+            "request_too_large" => return Class::ContextFull,
+            _ if speaks_of_context(&self.message) => return Class::ContextFull,
+            "invalid_request_error"
+            | "not_found_error"
+            | "billing_error"
+            | "BadRequestError"
+            | "NotFoundError" => return Class::Refused,
+            _ => {}
+        }
+        match (self.status, self.code.as_str()) {
+            (Some(401 | 403), _) | (_, "invalid_api_key") => Class::Auth,
+            (Some(408 | 429 | 500..=599), _) | (_, "rate_limit_exceeded") => Class::Retry { after },
+            (Some(400..=499), _) => Class::Refused,
             _ => Class::Fatal,
         }
     }
+
+    /// Returns the error as the end of a sentence that starts with the host's name.
+    pub(super) fn fault(value: &Value) -> Fault {
+        let error = Self::from_value(value);
+        let class = error.as_ref().map_or(Class::Fatal, |error| error.class(None));
+        let what = match error {
+            Some(error) if error.label().is_empty() || error.label() == error.message => {
+                format!("reported an error: {}", plain(&error.message, SENTENCE))
+            }
+            Some(error) => format!(
+                "reported an error: {} ({})",
+                plain(&error.message, SENTENCE),
+                plain(error.label(), 60)
+            ),
+            None => format!("reported an error: {}", plain(&value.to_string(), EXCERPT)),
+        };
+        Fault { class, what, garbled: false }
+    }
+}
+
+/// Reads a sentence, or the list of complaints that FastAPI's servers (vLLM, Mistral's) write:
+/// `[{"loc": ["body", "field"], "msg": "…"}]`, alone or below `detail`.
+fn sentence(value: &Value) -> Option<String> {
+    if let Some(text) = value.as_str() {
+        return Some(text.to_owned());
+    }
+    let list = value.as_array().or_else(|| value.get("detail")?.as_array())?;
+    let complaints: Vec<String> = list
+        .iter()
+        .filter_map(|complaint| {
+            let place = complaint.get("loc").and_then(Value::as_array)?.iter();
+            let place =
+                place.map(|part| part.as_str().map_or_else(|| part.to_string(), Into::into));
+            let place: Vec<String> = place.collect();
+            let text = complaint.get("msg").and_then(Value::as_str)?;
+            Some(format!("{}: {text}", place.join(".")))
+        })
+        .collect();
+    (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
 /// Whether a refusal is about the size of the conversation, in the words of the servers we know.
 fn speaks_of_context(text: &str) -> bool {
-    const WORDS: [&str; 8] = [
+    const WORDS: [&str; 15] = [
         "prompt is too long",
         "input is too long",
         "context window",
@@ -141,6 +277,18 @@ fn speaks_of_context(text: &str) -> bool {
         "context limit",
         "context size",
         "maximum context",
+        "exceed_context_size_error",
+        // LM Studio.
+        "context the overflows",
+        // vLLM, when the prompt leaves no room for the answer.
+        "max_tokens must be at least 1, got -",
+        // Text Generation Inference.
+        "`inputs` tokens + `max_new_tokens` must be",
+        // Gemini.
+        "exceeds the maximum number of tokens",
+        // xAI and Groq.
+        "maximum prompt length",
+        "reduce the length of the messages",
     ];
     let text = text.to_ascii_lowercase();
     WORDS.iter().any(|words| text.contains(words))

@@ -2,9 +2,11 @@
 //!
 //! It must not know what a body means. Three rules hold for every provider: redirects are not
 //! followed (a key must not travel), nothing on this machine is reached through a proxy, and no
-//! message shows a key, a header's value or a query.
+//! message shows a key, a header's value or a query. Where the address leads is [`address`]'s.
 
-use std::{error::Error as _, fmt, net::IpAddr, sync::Arc, time::Duration};
+mod address;
+
+use std::{error::Error as _, fmt, path::Path, sync::Arc, time::Duration};
 
 use reqwest::{
     Client, Response, Url,
@@ -13,12 +15,14 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
+use self::address::Address;
 use super::{
     Class, ModelError,
     catalogue::{OpenError, Options, Secret},
     failure::{Reply, plain, retry_after},
     sse::{Event, Parser},
 };
+use crate::host::state;
 
 /// How long a connection may take to come up: name, TCP and TLS together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,6 +33,9 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of a refusal that are read.
 const REFUSAL: usize = 64 * 1024;
 
+/// The most bytes of an answer in one piece.
+const WHOLE: usize = 16 * 1024 * 1024;
+
 /// How long the end of the body is waited for after the answer is complete: long enough for bytes
 /// that are on their way, so that the connection can be used again, and too short to be noticed.
 const DRAIN: Duration = Duration::from_millis(5);
@@ -38,7 +45,11 @@ const DRAIN: Duration = Duration::from_millis(5);
 pub(super) struct Target {
     client: Client,
     url: Url,
+    socket: Option<Arc<Path>>,
     host: String,
+    /// What to say where the path is not there.
+    repair: Arc<str>,
+    whole: Option<&'static Whole>,
     headers: HeaderMap,
     secrets: Arc<[Secret]>,
     idle: Duration,
@@ -58,43 +69,66 @@ impl fmt::Debug for Target {
 pub(super) struct Dialect {
     /// The base URL when the options name none.
     pub(super) base_url: &'static str,
-    /// The part of the path that belongs to the base URL of other kinds only.
+    /// The path below the socket when a `unix:` base URL names none.
+    pub(super) socket_prefix: &'static str,
+    /// The part of the path that must not be in the base URL.
     pub(super) not_at_end: &'static str,
     /// The path below the base URL.
     pub(super) path: &'static [&'static str],
+    /// What to say, after the base URL, where that path is not there.
+    pub(super) repair: fn(&Url) -> String,
     /// The header that carries the key.
     pub(super) key_header: HeaderName,
+    /// What stands before the key in that header.
+    pub(super) key_prefix: &'static str,
+    /// How an answer in one piece is told, where there may be one although a stream was asked for.
+    pub(super) whole: Option<&'static Whole>,
     /// Headers of the protocol.
     pub(super) headers: &'static [(&'static str, &'static str)],
+}
+
+/// An answer in one piece: a JSON object instead of an event stream.
+#[derive(Debug)]
+pub(super) struct Whole {
+    /// The key that such an object has, and an error has not.
+    pub(super) key: &'static str,
+    /// The data of the event that ends a stream of this kind.
+    pub(super) end: &'static str,
 }
 
 impl Target {
     /// Checks the options and builds the client; nothing is sent.
     pub(super) fn new(options: &Options, dialect: &Dialect) -> Result<Self, OpenError> {
-        let text = options.base_url.as_deref().unwrap_or(dialect.base_url);
-        let mut url = base_url(options, text, dialect)?;
-        let loopback = is_loopback(&url);
-        let host = host_name(&url);
-        if options.key.is_none() && options.headers.is_empty() && !loopback {
+        let Address { mut url, socket, host, local } = Address::new(options, dialect)?;
+        if options.key.is_none() && options.headers.is_empty() && !local {
             return Err(OpenError::MissingKey { provider: options.provider.clone(), host });
         }
+        let repair = (dialect.repair)(&url).into();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(dialect.path);
         }
-        let client = client(&url, loopback)
+        let client = client(&url, local, socket.as_deref())
             .map_err(|reason| OpenError::Client { host: host.clone(), reason })?;
         let secrets = options.key.iter().chain(options.headers.iter().map(|(_, value)| value));
         Ok(Self {
             client,
             headers: headers(options, dialect)?,
+            socket: socket.map(Into::into),
             host,
+            repair,
+            whole: dialect.whole,
             secrets: secrets.cloned().collect(),
             idle: options.idle_timeout,
             url,
         })
     }
 
-    /// Returns `HOST` or `HOST:PORT`, for messages.
+    /// Returns whether the way there leads over a network, the loopback included.
+    pub(super) fn needs_network(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// Returns `HOST`, `HOST:PORT` or `unix:/PATH`, for messages.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -138,13 +172,15 @@ impl Target {
     }
 
     fn broken(&self, error: &reqwest::Error) -> ModelError {
-        let cause = self.scrub(plain(&root_cause(error), 300));
+        let plain_cause = self.scrub(plain(&root_cause(error), 300));
         let message = if error.is_connect() && error.is_timeout() {
             format!("`{}` could not be reached within {} s", self.host, CONNECT_TIMEOUT.as_secs())
         } else if error.is_connect() {
+            let cause = self.socket.as_deref().and_then(|path| no_socket(path, error));
+            let cause = cause.map_or(plain_cause, str::to_owned);
             format!("`{}` cannot be reached: {cause}", self.host)
         } else {
-            format!("the connection to `{}` broke: {cause}", self.host)
+            format!("the connection to `{}` broke: {plain_cause}", self.host)
         };
         let class =
             if bad_certificate(error) { Class::Fatal } else { Class::Retry { after: None } };
@@ -164,6 +200,8 @@ pub(super) struct Body {
 enum Head {
     Unseen(Vec<u8>),
     Events,
+    /// A JSON object so far: an answer in one piece, or an error.
+    Object(Vec<u8>),
 }
 
 impl Body {
@@ -181,29 +219,64 @@ impl Body {
         };
         let more = chunk.is_some();
         let bytes = chunk.unwrap_or_default();
-        let fed = if let Head::Unseen(head) = &mut self.head {
-            head.extend_from_slice(&bytes);
-            let head = std::mem::take(head);
-            match looks_like_events(&head, self.is_declared()) {
-                Some(true) => {
-                    self.head = Head::Events;
-                    parser.feed(&head, events)
+        let fed = match &mut self.head {
+            Head::Unseen(head) => {
+                head.extend_from_slice(&bytes);
+                let head = std::mem::take(head);
+                match looks_like_events(&head, self.is_declared()) {
+                    Some(true) => {
+                        self.head = Head::Events;
+                        parser.feed(&head, events)
+                    }
+                    None if more => {
+                        self.head = Head::Unseen(head);
+                        Ok(())
+                    }
+                    None if head.iter().all(u8::is_ascii_whitespace) => Ok(()),
+                    Some(false) if self.target.whole.is_some() && is_object(&head) => {
+                        return self.object(head, more, events).await;
+                    }
+                    Some(false) | None => return Err(self.refusal(head).await),
                 }
-                None if more => {
-                    self.head = Head::Unseen(head);
-                    Ok(())
-                }
-                None if head.iter().all(u8::is_ascii_whitespace) => Ok(()),
-                Some(false) | None => return Err(self.refusal(head).await),
             }
-        } else {
-            parser.feed(&bytes, events)
+            Head::Events => parser.feed(&bytes, events),
+            Head::Object(object) => {
+                object.extend_from_slice(&bytes);
+                let object = std::mem::take(object);
+                return self.object(object, more, events).await;
+            }
         };
         fed.map(|()| more).map_err(|error| ModelError {
             class: Class::Fatal,
             message: format!("`{}` cannot be understood: {error}", self.target.host),
             network: false,
         })
+    }
+
+    /// Hands an answer in one piece on as the events of a stream, once it is all there.
+    async fn object(
+        &mut self,
+        object: Vec<u8>,
+        more: bool,
+        events: &mut Vec<Event>,
+    ) -> Result<bool, ModelError> {
+        if more && object.len() <= WHOLE {
+            self.head = Head::Object(object);
+            return Ok(true);
+        }
+        let whole = self.target.whole.filter(|whole| {
+            serde_json::from_slice::<serde_json::Value>(&object)
+                .is_ok_and(|value| value.get(whole.key).is_some_and(|v| !v.is_null()))
+        });
+        match (whole, String::from_utf8(object)) {
+            (Some(whole), Ok(data)) => {
+                let end = whole.end.to_owned();
+                events.extend([data, end].map(|data| Event { data, ..Event::default() }));
+                Ok(false)
+            }
+            (_, Ok(text)) => Err(self.refusal(text.into_bytes()).await),
+            (_, Err(error)) => Err(self.refusal(error.into_bytes()).await),
+        }
     }
 
     /// Gives the end of the body a moment to come, so that the connection can be used again.
@@ -250,7 +323,7 @@ impl Body {
             // Before a host's letters become small, which would hide a key from the scrubbing.
             .map(|place| self.target.scrub(place.to_owned()).replace('…', "hidden"))
             .and_then(|place| self.target.url.join(&place).ok())
-            .map(|url| host_name(&url));
+            .map(|url| address::host_name(&url));
         Reply {
             host: &self.target.host,
             status: status.as_u16(),
@@ -258,6 +331,7 @@ impl Body {
             content_type: content_type.as_deref(),
             location: location.as_deref(),
             body: &body,
+            repair: &self.target.repair,
             after: retry_after(
                 self.header("retry-after-ms"),
                 self.header(header::RETRY_AFTER.as_str()),
@@ -286,7 +360,47 @@ fn looks_like_events(head: &[u8], declared: bool) -> Option<bool> {
     if fields.iter().any(|field| field.starts_with(head)) { None } else { Some(false) }
 }
 
-fn client(url: &Url, loopback: bool) -> Result<Client, String> {
+fn is_object(head: &[u8]) -> bool {
+    head.trim_ascii_start().starts_with(b"{")
+}
+
+/// Says in words why nobody answers at a socket; `None` = no usual reason.
+fn no_socket(path: &Path, error: &reqwest::Error) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    match errno(error)? {
+        libc::ENOENT => Some("there is no such socket; start its server, or mend the path"),
+        libc::ENOTDIR => Some("a part of its path is no directory; mend the path"),
+        libc::EACCES => Some(
+            "permission denied; a socket wants write permission for itself, and search permission \
+             for its directories",
+        ),
+        libc::ECONNREFUSED => {
+            let found = state::metadata(path).ok()?.file_type();
+            if found.is_socket() || found.is_symlink() {
+                Some("nobody listens on that socket; start its server")
+            } else {
+                Some("it is no socket; mend the path")
+            }
+        }
+        _ => None,
+    }
+}
+
+fn errno(error: &reqwest::Error) -> Option<i32> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(number) =
+            error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error)
+        {
+            return Some(number);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn client(url: &Url, local: bool, socket: Option<&Path>) -> Result<Client, String> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // A second thread may have been faster; either way there is one now.
         let _first_one_wins = rustls::crypto::ring::default_provider().install_default();
@@ -301,8 +415,11 @@ fn client(url: &Url, loopback: bool) -> Result<Client, String> {
         // loss is a proxy that itself speaks TLS in front of a plain server.
         builder = builder.tls_certs_only([]);
     }
-    if loopback {
+    if local {
         builder = builder.no_proxy();
+    }
+    if let Some(socket) = socket {
+        builder = builder.unix_socket(socket);
     }
     builder.build().map_err(|error| {
         let cause = root_cause(&error);
@@ -316,30 +433,6 @@ fn client(url: &Url, loopback: bool) -> Result<Client, String> {
     })
 }
 
-fn base_url(options: &Options, text: &str, dialect: &Dialect) -> Result<Url, OpenError> {
-    let fail = |reason: String| OpenError::BaseUrl {
-        provider: options.provider.clone(),
-        url: without_secrets(text),
-        reason,
-    };
-    if text.starts_with("unix:") {
-        return Err(fail("names a socket, which this version cannot reach: use `http://`".into()));
-    }
-    let url = Url::parse(text)
-        .map_err(|error| fail(format!("is not one ({error}): write `https://HOST`")))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(fail("is neither `http://HOST` nor `https://HOST`".into()));
-    }
-    let path = url.path().trim_end_matches('/');
-    if let Some(shorter) = path.strip_suffix(dialect.not_at_end) {
-        let mut right = url.clone();
-        right.set_path(shorter);
-        let right = without_secrets(right.as_str().trim_end_matches('/'));
-        return Err(fail(format!("must end before `{}`: write `{right}`", dialect.not_at_end)));
-    }
-    Ok(url)
-}
-
 fn headers(options: &Options, dialect: &Dialect) -> Result<HeaderMap, OpenError> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -348,8 +441,8 @@ fn headers(options: &Options, dialect: &Dialect) -> Result<HeaderMap, OpenError>
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     if let Some(key) = &options.key {
-        let value =
-            sensitive(key).ok_or_else(|| OpenError::Key { provider: options.provider.clone() })?;
+        let value = sensitive(key, dialect.key_prefix)
+            .ok_or_else(|| OpenError::Key { provider: options.provider.clone() })?;
         headers.insert(dialect.key_header.clone(), value);
     }
     for (name, value) in &options.headers {
@@ -364,40 +457,16 @@ fn headers(options: &Options, dialect: &Dialect) -> Result<HeaderMap, OpenError>
             return Err(fail("kli sets it itself: leave it out"));
         }
         let value =
-            sensitive(value).ok_or_else(|| fail("its value holds a line break or the like"))?;
+            sensitive(value, "").ok_or_else(|| fail("its value holds a line break or the like"))?;
         headers.insert(header, value);
     }
     Ok(headers)
 }
 
-fn sensitive(secret: &Secret) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(secret.reveal()).ok()?;
+fn sensitive(secret: &Secret, prefix: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("{prefix}{}", secret.reveal())).ok()?;
     value.set_sensitive(true);
     Some(value)
-}
-
-fn host_name(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let name = host.trim_end_matches('.');
-    name == "localhost"
-        || name.ends_with(".localhost")
-        || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// Returns a URL for a message: without user information, query and fragment. Works on text that
-/// is no URL, too.
-fn without_secrets(text: &str) -> String {
-    let text = text.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
-    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    let authority = authority.rsplit('@').next().unwrap_or_default();
-    let separator = if scheme.is_empty() { "" } else { "://" };
-    plain(&format!("{scheme}{separator}{authority}{path}"), 200)
 }
 
 /// Returns the innermost cause. The outer ones repeat the URL, whose query may be a secret.
@@ -427,32 +496,6 @@ fn bad_certificate(error: &reqwest::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn loopback_is_recognised_in_all_its_spellings() {
-        for url in [
-            "http://localhost",
-            "http://localhost.:1",
-            "http://LOCALHOST/",
-            "http://a.localhost",
-            "http://127.0.0.1:11434",
-            "http://127.9.9.9",
-            "http://[::1]:8080/x",
-        ] {
-            assert!(is_loopback(&Url::parse(url).unwrap()), "{url}");
-        }
-        for url in ["http://10.0.0.1", "http://localhost.example", "http://0.0.0.0", "http://[::2]"]
-        {
-            assert!(!is_loopback(&Url::parse(url).unwrap()), "{url}");
-        }
-    }
-
-    #[test]
-    fn urls_in_messages_lose_what_may_be_secret() {
-        assert_eq!(without_secrets("https://u:p@h:1/x?key=1#f"), "https://h:1/x");
-        assert_eq!(without_secrets("u:p@h/x?key=1"), "h/x");
-        assert_eq!(without_secrets("https//h"), "https//h");
-    }
 
     #[test]
     fn an_event_stream_is_told_from_a_page_by_its_first_bytes() {

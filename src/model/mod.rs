@@ -8,6 +8,7 @@ mod anthropic;
 pub mod catalogue;
 mod failure;
 mod http;
+mod openai;
 pub mod replay;
 pub mod sse;
 
@@ -28,9 +29,12 @@ pub trait Model: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Returns whether asking it needs the network, the loopback included.
+    fn needs_network(&self) -> bool;
+
     /// Asks, and returns the answer as it streams in. The stream ends after [`Delta::Done`] or the
-    /// first error. Dropping it ends the request. Nothing is retried in here: the error's class
-    /// says what the caller may do.
+    /// first error. Dropping it ends the request. No failure is retried in here, the error's class
+    /// says what the caller may do; a field that a server does not know may be left out at once.
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 

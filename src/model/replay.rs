@@ -146,6 +146,10 @@ impl Model for Replay {
         &self.name
     }
 
+    fn needs_network(&self) -> bool {
+        false
+    }
+
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
         let items: Vec<_> = match self.answer(&request) {
             Ok(deltas) => deltas.into_iter().map(Ok).collect(),

@@ -11,7 +11,7 @@ use std::{
 use kli::model::catalogue::open;
 
 use super::{KEY, ask, options};
-use crate::fake_model::{Answer, FakeModel, message, text};
+use crate::fake_model::{Answer, FakeModel, Wire, message, text};
 
 /// Set in a process that a test started to ask one model: the base URL.
 const CHILD_URL: &str = "KLI_TEST_MODEL_URL";
@@ -20,7 +20,7 @@ const CHILD_URL: &str = "KLI_TEST_MODEL_URL";
 #[expect(clippy::disallowed_methods, reason = "the child is told by its environment")]
 fn as_child() -> Option<Result<(), String>> {
     let url = std::env::var(CHILD_URL).ok()?;
-    Some(match open(&options(&url)) {
+    Some(match open(&options(Wire::Messages, &url)) {
         Err(error) => Err(format!("{error}")),
         Ok(model) => match ask(&*model).1 {
             None => Ok(()),

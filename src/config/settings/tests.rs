@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::config::{Kind, Layer, Provider, ProviderError, Settings, Warning};
+use crate::config::{Kind, Layer, Provider, ProviderError, Server, Settings, Warning};
 
 const FILE: &str = "/c/settings.json";
 
@@ -56,19 +56,21 @@ fn every_key_is_read_and_knows_its_layer() {
     assert_eq!(settings.budgets.time.get(), Some(&Duration::from_mins(90)));
     assert_eq!(
         settings.provider("work").unwrap(),
-        Provider::Anthropic {
+        Provider::Server(Server {
+            kind: Kind::Anthropic,
             base_url: "http://127.0.0.1:8080".into(),
             key_env: Some("WORK_KEY".into()),
             key_file: Some("~/.keys/team".into()),
             key_command: Some(["pass", "show", "team key"].map(str::to_owned).to_vec()),
             headers: BTreeMap::from([("x-team".into(), "tools".into())]),
-        }
+            models: BTreeMap::new(),
+        })
     );
     assert_eq!(
         settings.provider("replay").unwrap(),
         Provider::Replay { file: Some("/srv/turns.jsonl".into()) }
     );
-    assert_eq!(settings.secret_variables(), ["ANTHROPIC_API_KEY", "WORK_KEY"]);
+    assert_eq!(settings.secret_variables(), ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "WORK_KEY"]);
 }
 
 #[test]
@@ -250,9 +252,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
         parse(r#"{ "providers": { "anthropic": { "headers": { "x-key": "SECRET" } } } }"#).unwrap();
     let provider = settings.provider("anthropic").unwrap();
     assert!(!format!("{settings:?} {provider:?}").contains("SECRET"));
-    assert!(
-        matches!(provider, Provider::Anthropic { headers, .. } if headers["x-key"] == "SECRET")
-    );
+    assert!(matches!(provider, Provider::Server(server) if server.headers["x-key"] == "SECRET"));
 }
 
 #[test]
@@ -332,10 +332,10 @@ fn the_environment_sets_the_address_of_the_built_in_provider_only() {
              "mine": { "kind": "anthropic", "baseUrl": "https://mine" } } }"#,
         Layer::User,
     );
-    let environment = Settings::from_environment(Some("http://127.0.0.1:1/")).unwrap();
+    let environment = Settings::from_environment("anthropic", Some("http://127.0.0.1:1/")).unwrap();
     let merged = environment.over(user);
     let address = |name| match merged.provider(name).unwrap() {
-        Provider::Anthropic { base_url, key_env, .. } => (base_url, key_env),
+        Provider::Server(server) => (server.base_url, server.key_env),
         Provider::Replay { .. } => panic!("no replay"),
     };
     assert_eq!(
@@ -344,9 +344,9 @@ fn the_environment_sets_the_address_of_the_built_in_provider_only() {
     );
     // The built-in provider's key is not sent to another address.
     assert_eq!(address("mine"), ("https://mine".into(), None));
-    assert_eq!(Settings::from_environment(Some(" ")).unwrap(), Settings::default());
-    assert_eq!(Settings::from_environment(None).unwrap(), Settings::default());
-    let error = Settings::from_environment(Some("localhost")).unwrap_err().to_string();
+    assert_eq!(Settings::from_environment("anthropic", Some(" ")).unwrap(), Settings::default());
+    assert_eq!(Settings::from_environment("anthropic", None).unwrap(), Settings::default());
+    let error = Settings::from_environment("anthropic", Some("localhost")).unwrap_err().to_string();
     assert!(error.contains("write it like `https://"), "{error}");
 }
 
@@ -355,22 +355,28 @@ fn providers_are_built_in_or_say_what_they_lack() {
     let none = Settings::default();
     assert_eq!(
         none.provider("anthropic").unwrap(),
-        Provider::Anthropic {
+        Provider::Server(Server {
+            kind: Kind::Anthropic,
             base_url: "https://api.anthropic.com".into(),
             key_env: Some("ANTHROPIC_API_KEY".into()),
             key_file: None,
             key_command: None,
             headers: BTreeMap::new(),
-        }
+            models: BTreeMap::new(),
+        })
     );
     assert_eq!(none.provider("replay").unwrap(), Provider::Replay { file: None });
     for (text, name, expected) in [
         (
             "{}",
             "antropic",
-            "unknown provider `antropic`, did you mean `anthropic`?; known are `anthropic`, `replay`",
+            "unknown provider `antropic`, did you mean `anthropic`?; known are `anthropic`, `ollama`, `openai`, `replay`",
         ),
-        ("{}", "zzzzzzzzz", "unknown provider `zzzzzzzzz`; known are `anthropic`, `replay`"),
+        (
+            "{}",
+            "zzzzzzzzz",
+            "unknown provider `zzzzzzzzz`; known are `anthropic`, `ollama`, `openai`, `replay`",
+        ),
         (r#"{"providers":{"x":{}}}"#, "x", "provider `x` has no kind; add"),
         (r#"{"providers":{"x":{"kind":"anthropic"}}}"#, "x", "provider `x` has no address; add"),
         (
@@ -381,6 +387,104 @@ fn providers_are_built_in_or_say_what_they_lack() {
     ] {
         let error: ProviderError = settings(text, Layer::User).provider(name).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn every_built_in_provider_has_its_address_and_its_key() {
+    for (name, kind, address, key) in [
+        ("anthropic", Kind::Anthropic, "https://api.anthropic.com", Some("ANTHROPIC_API_KEY")),
+        ("openai", Kind::OpenAiChat, "https://api.openai.com/v1", Some("OPENAI_API_KEY")),
+        ("ollama", Kind::OpenAiChat, "http://127.0.0.1:11434/v1", None),
+    ] {
+        let Provider::Server(server) = Settings::default().provider(name).unwrap() else {
+            panic!("{name} is a server");
+        };
+        assert_eq!(
+            (server.kind, server.base_url.as_str(), server.key_env.as_deref()),
+            (kind, address, key)
+        );
+    }
+    // Under another kind the name is one like any other.
+    let other = settings(
+        r#"{"providers":{"openai":{"kind":"anthropic"},
+            "anthropic":{"kind":"openai-chat","baseUrl":"https://h/v1"}}}"#,
+        Layer::User,
+    );
+    assert!(matches!(other.provider("openai"), Err(ProviderError::NoAddress { .. })));
+    let Ok(Provider::Server(server)) = other.provider("anthropic") else { panic!("a server") };
+    assert_eq!((server.kind, server.key_env), (Kind::OpenAiChat, None));
+    let later =
+        settings(r#"{"providers":{"x":{"kind":"openai","baseUrl":"https://h/v1"}}}"#, Layer::User);
+    assert_eq!(
+        later.provider("x").unwrap_err().to_string(),
+        "provider `x` has the kind `openai` (from user settings), the Responses API, which is not part of this version; write `openai-chat`"
+    );
+}
+
+#[test]
+fn sockets_are_addresses() {
+    let address = |url: &str| {
+        let text = format!(r#"{{"providers":{{"x":{{"kind":"anthropic","baseUrl":"{url}"}}}}}}"#);
+        let (settings, _) = parse(&text)?;
+        match settings.provider("x").map_err(|error| error.to_string())? {
+            Provider::Server(server) => Ok(server.base_url),
+            Provider::Replay { .. } => Err("a recording".to_owned()),
+        }
+    };
+    for (written, read) in [
+        ("unix:/run/x.sock", "unix:/run/x.sock"),
+        ("unix:///run/x.sock", "unix:/run/x.sock"),
+        ("unix:~/x.sock", "unix:~/x.sock"),
+        ("unix:/run/x.sock:/gw/", "unix:/run/x.sock:/gw"),
+        ("unix:/srv/v1", "unix:/srv/v1"),
+    ] {
+        assert_eq!(address(written).as_deref(), Ok(read));
+    }
+    for (written, words) in [
+        ("unix:x.sock", "names no socket"),
+        ("unix:", "names no socket"),
+        ("unix:/run/", "names no socket"),
+        ("unix:/x:/v1?a=b", "has a query"),
+        ("unix:/x:/v1", "ends in `/v1`"),
+    ] {
+        let error = address(written).unwrap_err();
+        assert!(error.contains(words), "{written}: {error}");
+    }
+}
+
+#[test]
+fn what_is_said_about_a_model_is_laid_over_key_by_key() {
+    let baked = settings(
+        r#"{"providers":{"ollama":{"models":{"a/b:7b":{"maxOutput":5,"options":{"seed":1,"top_p":1}}}}}}"#,
+        Layer::Baked,
+    );
+    let user = settings(
+        r#"{"providers":{"ollama":{"models":{"a/b:7b":{"options":{"seed":2}},"c":{"maxOutput":6}}}}}"#,
+        Layer::User,
+    );
+    let merged = user.over(baked);
+    let models = &merged.providers["ollama"].models;
+    assert_eq!(models["a/b:7b"].max_output.layer(), Some(Layer::Baked));
+    assert_eq!(
+        models["a/b:7b"].options.get().unwrap(),
+        &BTreeMap::from([("seed".to_owned(), serde_json::json!(2))])
+    );
+    assert_eq!(models["c"].max_output.get(), Some(&6));
+    let (_, warnings) =
+        parse(r#"{"providers":{"ollama":{"models":{"a":{"maxOutptu":1}}}}}"#).unwrap();
+    let warning = warnings[0].to_string();
+    assert!(warning.contains("`providers.ollama.models.a.maxOutptu`"), "{warning}");
+    assert!(warning.contains("did you mean `maxOutput`?"), "{warning}");
+    for (text, words) in [
+        (r#"{"maxOutput":0}"#, "out of range"),
+        (r#"{"maxOutput":"5"}"#, "expected a whole number"),
+        (r#"{"options":[]}"#, "expected an object"),
+        (r#"{"options":{"a":1,"a":2}}"#, "the key is there twice"),
+    ] {
+        let text = format!(r#"{{"providers":{{"ollama":{{"models":{{"a":{text}}}}}}}}}"#);
+        let error = parse(&text).unwrap_err();
+        assert!(error.contains(words), "{error}");
     }
 }
 

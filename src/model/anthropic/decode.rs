@@ -78,7 +78,7 @@ impl answer::Decoder for Decoder {
                 self.count(value.get("usage"));
             }
             "message_stop" => self.finish(out),
-            "error" => return Err(fault(&value)),
+            "error" => return Err(ApiError::fault(&value)),
             // `ping`, and what later versions of the API add.
             _ => {}
         }
@@ -242,21 +242,6 @@ fn stop_reason(reason: &str) -> Stop {
         "model_context_window_exceeded" => Stop::ContextFull,
         other => Stop::Other(other.to_owned()),
     }
-}
-
-fn fault(value: &Value) -> Fault {
-    let error = ApiError::from_value(value);
-    let class = error.as_ref().map_or(Class::Fatal, |error| error.class(None));
-    let what = match error {
-        Some(ApiError { kind, message }) if kind.is_empty() || kind == message => {
-            format!("reported an error: {}", plain(&message, 600))
-        }
-        Some(ApiError { kind, message }) => {
-            format!("reported an error: {} ({})", plain(&message, 600), plain(&kind, 60))
-        }
-        None => format!("reported an error: {}", plain(&value.to_string(), 200)),
-    };
-    Fault { class, what, garbled: false }
 }
 
 #[cfg(test)]

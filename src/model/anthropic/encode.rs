@@ -4,7 +4,10 @@
 //! blank texts, another model's thinking, names outside its alphabet. All of that is put right
 //! here, so that no session is ever dead; the vocabulary's own text is never changed for it.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,7 +23,8 @@ const NAME: usize = 128;
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    max_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Wire<'a>>,
@@ -29,6 +33,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Typed>,
     messages: Vec<Turn<'a>>,
+    #[serde(flatten)]
+    options: &'a BTreeMap<String, Value>,
 }
 
 #[derive(Serialize)]
@@ -85,8 +91,15 @@ struct Typed {
 /// <https://docs.claude.com/en/docs/build-with-claude/prompt-caching>.
 const KEEP: Typed = Typed { r#type: "ephemeral" };
 
-/// Returns the request's JSON. `name` is `PROVIDER/MODEL`: opaque blocks of others are left out.
-pub(super) fn body(request: &Request, model: &str, name: &str, max_tokens: u64) -> Vec<u8> {
+/// Returns the request's JSON. `name` is `PROVIDER/MODEL`: opaque blocks of others are left out. An
+/// option `max_tokens` comes before the argument.
+pub(super) fn body(
+    request: &Request,
+    model: &str,
+    name: &str,
+    max_tokens: u64,
+    options: &BTreeMap<String, Value>,
+) -> Vec<u8> {
     let mut system = Vec::new();
     if !is_blank(&request.system) {
         let text = &request.system;
@@ -108,7 +121,9 @@ pub(super) fn body(request: &Request, model: &str, name: &str, max_tokens: u64) 
         tools = past_tools(&request.messages);
         tool_choice = (!tools.is_empty()).then_some(Typed { r#type: "none" });
     }
-    let body = Body { model, max_tokens, stream: true, system, tools, tool_choice, messages };
+    let max_tokens = (!options.contains_key("max_tokens")).then_some(max_tokens);
+    let body =
+        Body { model, max_tokens, stream: true, system, tools, tool_choice, messages, options };
     // Cannot fail: every map's keys are strings and no type here refuses to be written.
     serde_json::to_vec(&body).unwrap_or_default()
 }

@@ -10,6 +10,7 @@ fn reply(status: u16, body: &str) -> Reply<'_> {
         content_type: Some("application/json"),
         location: None,
         body,
+        repair: "mend the base URL",
         after: None,
     }
 }
@@ -90,10 +91,10 @@ fn other_shapes_of_errors_are_read_too() {
         (r#"{"message":"no","code":"x"}"#, "no (x)"),
         (r#"{"error":{"type":"t","message":null}}"#, "t"),
     ] {
-        let message = reply(404, body).error().message;
-        assert_eq!(message, format!("`api.example` answered 404: {expected}"));
+        let message = reply(400, body).error().message;
+        assert_eq!(message, format!("`api.example` answered 400: {expected}"));
     }
-    assert!(reply(404, r#"{"id":1}"#).error().message.ends_with(r#"`application/json`: {"id":1}"#));
+    assert!(reply(400, r#"{"id":1}"#).error().message.ends_with(r#"`application/json`: {"id":1}"#));
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{body, in_alphabet};
@@ -8,12 +10,12 @@ use crate::{
 
 fn encode(messages: Vec<Message>) -> Value {
     let request = Request { messages, ..Request::default() };
-    serde_json::from_slice(&body(&request, "m", "p/m", 5)).unwrap()
+    serde_json::from_slice(&body(&request, "m", "p/m", 5, &BTreeMap::new())).unwrap()
 }
 
 #[test]
 fn an_empty_request_holds_no_empty_fields() {
-    let text = body(&Request::default(), "m", "p/m", 5);
+    let text = body(&Request::default(), "m", "p/m", 5, &BTreeMap::new());
     assert_eq!(
         String::from_utf8(text).unwrap(),
         r#"{"model":"m","max_tokens":5,"stream":true,"messages":[]}"#
@@ -29,9 +31,9 @@ fn the_bytes_of_a_conversation_do_not_change_as_it_grows() {
         blocks: vec![Block::Text { text: text.into() }],
     };
     let mut request = Request { messages: vec![say("a")], ..Request::default() };
-    let first = String::from_utf8(body(&request, "m", "p/m", 5)).unwrap();
+    let first = String::from_utf8(body(&request, "m", "p/m", 5, &BTreeMap::new())).unwrap();
     request.messages.extend([reply("b"), say("c")]);
-    let second = String::from_utf8(body(&request, "m", "p/m", 5)).unwrap();
+    let second = String::from_utf8(body(&request, "m", "p/m", 5, &BTreeMap::new())).unwrap();
     let unmarked = first.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
     assert_ne!(first, unmarked);
     assert!(second.starts_with(unmarked.trim_end_matches("]}")), "{second}");
