@@ -135,7 +135,7 @@ impl Agent {
         let tools = Arc::new(std::mem::take(&mut parts.tools));
         let offered = tools
             .iter()
-            .filter(|tool| parts.subject.holds(&tool.atom()))
+            .filter(|tool| parts.subject.offers(tool.name(), &tool.atom()))
             .map(|tool| ToolSpec {
                 name: tool.name().to_owned(),
                 description: tool.description().to_owned(),
@@ -437,7 +437,7 @@ mod tests {
                     shell: "bash".into(),
                     timeout: 1,
                     max_timeout: 1,
-                    withheld: Vec::new(),
+                    ..BashOptions::default()
                 },
             }),
             system: String::new(),

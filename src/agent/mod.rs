@@ -22,6 +22,7 @@ use crate::message::Usage;
 
 pub use driver::{Agent, Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
+pub use work::tool_names;
 
 /// What a front end asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::{
     agent::{
         Agent, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt, turn::Retry,
     },
-    authority::{BUILT_IN, Confinement},
+    authority::Confinement,
     config::Settings,
     host::{
         self, Host,
@@ -78,7 +78,7 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
         }
     };
     let subject = Arc::new(setup.subject(run)?);
-    check_budget(setup)?;
+    setup.check_start()?;
     let model = open_model(setup)?;
     let model_name = model.name().to_owned();
     for warning in &setup.warnings {
@@ -87,8 +87,11 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
     let tools = tool::standard();
-    let offered: Vec<&str> =
-        tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
+    let offered: Vec<&str> = tools
+        .iter()
+        .filter(|tool| subject.offers(tool.name(), &tool.atom()))
+        .map(|tool| tool.name())
+        .collect();
     let system = system(run, setup, &offered, confinement)?;
     let context = Arc::new(Context {
         host: Host::default(),
@@ -236,16 +239,6 @@ fn check_prompt(text: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-fn check_budget(setup: &Setup) -> Result<(), CliError> {
-    let profile = setup.profile();
-    let needs = BUILT_IN.iter().any(|known| known.name == profile && known.needs_budget);
-    if needs && !setup.settings.budgets.any() {
-        return Err(CliError::config(format!("the profile `{profile}` needs a budget"))
-            .hint("give `--max-turns`, `--max-tokens` or `--timeout`, or set `budgets`"));
-    }
-    Ok(())
-}
-
 /// Without a network nothing gets better by waiting.
 fn retry(signs: &Signs) -> Retry {
     let standard = Retry::default();
@@ -276,6 +269,12 @@ fn bash(setup: &Setup) -> Result<BashOptions, CliError> {
         timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
         max_timeout: seconds(max_timeout),
         withheld: setup.settings.secret_variables(),
+        env: settings
+            .env
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.get()?.clone())))
+            .collect(),
+        pass: settings.pass_env.get().cloned().flatten(),
     })
 }
 

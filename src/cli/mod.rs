@@ -12,7 +12,9 @@ mod error;
 mod generate;
 mod headless;
 mod journal;
+mod policy;
 mod print;
+mod project;
 mod provider;
 mod sessions;
 mod setup;
@@ -139,7 +141,7 @@ fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     let setup = Setup::read(run)?;
     let subject = setup.subject(run)?;
     let confinement = confinement::judge(&Signs::read(&setup.environment));
-    let report = Report::new(&subject, confinement);
+    let report = Report::new(&subject, confinement).with_notes(setup.notes());
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }

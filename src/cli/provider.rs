@@ -35,6 +35,7 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
         .settings
         .provider(&name.provider)
         .map_err(|error| CliError::config(error.to_string()))?;
+    setup.permits(&name, &provider)?;
     let mut hint = None;
     let options = match provider {
         Provider::Anthropic { base_url, key_env, key_file, headers } => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     error::{ConfigError, Warning},
     jsonc::Node,
+    keys,
     layers::{Layer, Setting},
     names,
     settings::Settings,
@@ -15,7 +16,6 @@ use super::{
 pub(super) const ANTHROPIC: &str = "anthropic";
 const REPLAY: &str = "replay";
 const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-const KEYS: &[&str] = &["baseUrl", "file", "headers", "keyEnv", "keyFile", "kind"];
 
 /// What a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,16 @@ pub enum Provider {
         /// The recording, absolute or from `~/`; the built-in one when absent.
         file: Option<String>,
     },
+}
+
+impl Provider {
+    /// Returns the address that requests go to; `None` when none go anywhere.
+    pub fn address(&self) -> Option<&str> {
+        match self {
+            Self::Anthropic { base_url, .. } => Some(base_url),
+            Self::Replay { .. } => None,
+        }
+    }
 }
 
 /// Values of headers may be secret, so only their names are shown.
@@ -162,7 +172,7 @@ impl ProviderSettings {
         let name = entry.name();
         values::provider_name(name).map_err(|error| entry.key_error(error))?;
         let mut settings = Self::default();
-        for node in entry.members()? {
+        for node in entry.known(keys::SETTINGS, "providers.NAME", warnings)? {
             match node.name() {
                 "kind" => settings.kind = Setting::new(node.string(kind)?, layer),
                 "baseUrl" => settings.base_url = Setting::new(node.string(values::address)?, layer),
@@ -172,7 +182,7 @@ impl ProviderSettings {
                 }
                 "file" => settings.file = Setting::new(node.string(values::path)?, layer),
                 "headers" => settings.headers = Setting::new(headers(&node)?, layer),
-                _ => warnings.push(node.unknown(KEYS)),
+                _ => {}
             }
         }
         Ok((name.to_owned(), settings))

@@ -4,13 +4,18 @@
 //! [`Grant`] that only `authority` can make: a tool that forgets its check does not compile. This
 //! folder knows no models, no sessions and no settings file.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use crate::authority::{Atom, Grant, Request};
-use crate::host::Host;
+use crate::host::{Host, environment::Environment};
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync + std::fmt::Debug {
@@ -75,8 +80,8 @@ pub struct Context {
     pub bash: BashOptions,
 }
 
-/// Settings of the shell tool.
-#[derive(Clone, Debug)]
+/// Settings of the shell tool. Values of variables may be secret, so `Debug` shows their names only.
+#[derive(Clone, Default)]
 pub struct BashOptions {
     /// The shell; `bash` on PATH by default.
     pub shell: PathBuf,
@@ -86,6 +91,54 @@ pub struct BashOptions {
     pub max_timeout: u64,
     /// Variable names that commands do not get (provider keys).
     pub withheld: Vec<String>,
+    /// Variables that commands get besides; none of `withheld`.
+    pub env: BTreeMap<String, String>,
+    /// The only variables that commands inherit, besides [`MINIMUM`]; `None` is all.
+    pub pass: Option<Vec<String>>,
+}
+
+/// The variables that commands inherit whatever `bash.passEnv` says, besides those that begin with
+/// `LC_`: programs are lost without them, and none is a secret.
+pub const MINIMUM: [&str; 10] =
+    ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+
+impl std::fmt::Debug for BashOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BashOptions")
+            .field("shell", &self.shell)
+            .field("timeout", &self.timeout)
+            .field("max_timeout", &self.max_timeout)
+            .field("withheld", &self.withheld)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .field("pass", &self.pass)
+            .finish()
+    }
+}
+
+impl BashOptions {
+    /// Says whether commands inherit a variable.
+    pub fn passes(&self, name: &OsStr) -> bool {
+        let listed = |names: &Vec<String>| {
+            names.iter().any(|listed| name == listed.as_str())
+                || MINIMUM.iter().any(|kept| name == *kept)
+                || name.to_str().is_some_and(|name| name.starts_with("LC_"))
+        };
+        self.pass.as_ref().is_none_or(listed)
+    }
+
+    /// Returns the variables that commands do not inherit although kli has them.
+    pub fn held_back(&self, environment: &Environment) -> Vec<OsString> {
+        let kept_out = environment.vars().map(|(name, _)| name).filter(|name| !self.passes(name));
+        kept_out.map(OsStr::to_owned).chain(self.withheld.iter().map(OsString::from)).collect()
+    }
+
+    /// Returns the variables that commands get besides.
+    pub fn added(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        self.env
+            .iter()
+            .filter(|(name, _)| !self.withheld.contains(name))
+            .map(|(name, value)| (name.into(), value.into()))
+    }
 }
 
 /// What a call produced.

@@ -227,20 +227,26 @@ impl Call {
         .into_iter()
         .map(|(name, value)| (name.into(), value.into()))
         .collect();
+        let options = &self.context.bash;
+        set.extend(options.added());
+        let environment = Environment::read();
         if let Some(stand) = stand {
-            set.extend(
-                Environment::read().var_os("BASH_ENV").map(|own| (USERS_FILE.into(), own.into())),
-            );
+            let own =
+                environment.var_os("BASH_ENV").filter(|_| options.passes("BASH_ENV".as_ref()));
+            set.extend(own.map(|own| (USERS_FILE.into(), own.into())));
             set.push(("BASH_ENV".into(), stand.script.path().into()));
         }
-        let withheld = self.context.bash.withheld.iter().map(OsString::from);
         Command {
             program: self.context.bash.shell.clone(),
             // `--`: a command line that begins with a dash is no option.
             args: vec!["-c".into(), "--".into(), self.command.clone().into()],
             cwd,
             set,
-            remove: FORCED_COLOURS.iter().map(OsString::from).chain(withheld).collect(),
+            remove: FORCED_COLOURS
+                .iter()
+                .map(OsString::from)
+                .chain(options.held_back(&environment))
+                .collect(),
             input: self.input.clone().map(String::into_bytes),
             timeout: Duration::from_secs(self.timeout),
             keep: cut::shares(cut::BUDGET),

@@ -43,7 +43,7 @@ impl Stage {
                 shell: "bash".into(),
                 timeout: 120,
                 max_timeout: 600,
-                withheld: vec![],
+                ..BashOptions::default()
             },
         };
         Self {

@@ -28,7 +28,7 @@ impl Place {
                 shell: "bash".into(),
                 timeout: 1,
                 max_timeout: 1,
-                withheld: vec![],
+                ..BashOptions::default()
             },
         };
         let place = Self { _root: root, context: Arc::new(context) };

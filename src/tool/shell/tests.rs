@@ -37,6 +37,7 @@ impl Place {
                 max_timeout: 60,
                 // Cargo sets it for every test.
                 withheld: vec!["CARGO_PKG_VERSION".into()],
+                ..BashOptions::default()
             },
         };
         change(&mut context);
