@@ -425,112 +425,23 @@ fn read_only(before: &Authority, named: &[Atom]) -> (Authority, Vec<Atom>) {
     if !named.contains(&Atom::ExtensionSpawnProcess) {
         after = after.without(&Atom::ExtensionSpawnProcess);
     }
-    let listed: Option<Vec<Atom>> =
-        after.listed().map(|entries| entries.map(|(atom, _)| atom.clone()).collect());
+    let listed: Option<Vec<(Atom, Constraint)>> = after.listed().map(|entries| {
+        entries.map(|(atom, constraint)| (atom.clone(), constraint.clone())).collect()
+    });
     let Some(listed) = listed else {
         // Everything but …: nothing is granted by name, so every server goes.
         return (after.without(&Atom::McpAll), Vec::new());
     };
-    // A single tool in a list of the user's is granted by name; a whole server is not, as nobody
-    // can tell which of its tools write.
+    // A single tool in a list of the user's is granted by name, also beside its whole server; the
+    // server is not, as nobody can tell which of its tools write.
     let granted = |atom: &Atom| matches!(atom, Atom::McpTool(..)) && named.contains(atom);
-    let withheld: Vec<Atom> =
-        listed.into_iter().filter(|atom| Atom::McpAll.includes(atom) && !granted(atom)).collect();
-    (withheld.iter().fold(after, |a, atom| a.without(atom)), withheld)
+    let (servers, kept): (Vec<_>, Vec<_>) =
+        listed.into_iter().partition(|(atom, _)| Atom::McpAll.includes(atom) && !granted(atom));
+    let tools =
+        named.iter().filter(|atom| granted(atom)).map(|atom| (atom.clone(), Constraint::Any));
+    let after = after.meet(&Authority::of(kept.into_iter().chain(tools)));
+    (after, servers.into_iter().map(|(atom, _)| atom).collect())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn only(entries: &[(Atom, Constraint)]) -> Narrowing {
-        Narrowing::Only {
-            authority: Authority::of(entries.iter().cloned()),
-            named: entries.iter().map(|(atom, _)| atom.clone()).collect(),
-        }
-    }
-
-    fn flag(name: &str) -> Source {
-        Source::Flag(name.to_owned())
-    }
-
-    #[test]
-    fn a_denial_names_the_atom_what_was_asked_and_who_removed_it() {
-        let subject = Subject::new([(flag("--read-only"), Narrowing::ReadOnly)]);
-        let denial = subject.check(Request::path(Atom::FileWrite, "/ws/a")).unwrap_err();
-        assert_eq!(
-            denial.to_string(),
-            "denied: this run does not hold `file/write`, asked for `/ws/a` (removed by flag --read-only)"
-        );
-        assert!(subject.check(Request::bare(Atom::FileRead)).is_ok(), "control: reading is left");
-    }
-
-    #[test]
-    fn the_first_layer_that_removed_it_is_named() {
-        let subject = Subject::new([
-            (
-                Source::UserSettings,
-                only(&[(Atom::FileWrite, Constraint::under(["/ws/src".into()]))]),
-            ),
-            (flag("--no-bash"), Narrowing::Drop(vec![Atom::ProcessExec])),
-        ]);
-        let denial = subject.check(Request::path(Atom::FileWrite, "/ws/doc/a")).unwrap_err();
-        assert_eq!(denial.removed_by, Some(Source::UserSettings));
-        assert!(denial.to_string().contains("only for path under /ws/src, asked for `/ws/doc/a`"));
-        let denial = subject.check(Request::bare(Atom::ProcessExec)).unwrap_err();
-        assert_eq!(denial.removed_by, Some(Source::UserSettings));
-        // The flag took nothing away any more, so it is no source.
-        assert_eq!(subject.sources().count(), 1);
-    }
-
-    #[test]
-    fn a_line_that_cannot_be_read_is_told_from_one_that_is_not_listed() {
-        let list = Constraint::commands([vec!["echo".to_owned()]]);
-        let subject = Subject::new([(Source::UserSettings, only(&[(Atom::ProcessExec, list)]))]);
-        let denied = |line: &str, parsed: Option<Vec<Vec<String>>>| {
-            let detail = Detail::Commands { line: line.to_owned(), parsed };
-            subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap_err().to_string()
-        };
-        assert!(denied("echo x >y", None).ends_with("without redirection, expansion or variables"));
-        let other = denied("ls", Some(vec![vec!["ls".to_owned()]]));
-        assert!(other.ends_with("(removed by user settings)"), "control: {other}");
-    }
-
-    #[test]
-    fn a_grant_is_for_one_path_and_one_kind() {
-        let subject = Subject::new([]);
-        let grant = subject.check(Request::path(Atom::FileEdit, "/ws/a")).unwrap();
-        assert!(
-            grant.permits_write(Path::new("/ws/a")) && !grant.permits_write(Path::new("/ws/b"))
-        );
-        assert!(!grant.permits_exec() && !grant.permits_state(Path::new("/ws/a")));
-        let read = subject.check(Request::path(Atom::FileRead, "/ws/a")).unwrap();
-        assert!(!read.permits_write(Path::new("/ws/a")), "reading is not writing");
-        let state = Grant::own_state("/state");
-        assert!(state.permits_state(Path::new("/state/x")));
-        assert!(!state.permits_state(Path::new("/state/../x")));
-        assert!(!state.permits_write(Path::new("/state/x")) && !state.permits_exec());
-    }
-
-    #[test]
-    fn read_only_keeps_single_tools_that_a_list_names_and_says_which_servers_it_leaves_out() {
-        let tool = Atom::McpTool("git".into(), "log".into());
-        let server = Atom::McpServer("db".into());
-        let list = only(&[
-            (Atom::ImageEval, Constraint::Any),
-            (tool.clone(), Constraint::Any),
-            (server.clone(), Constraint::Any),
-        ]);
-        let subject = Subject::new([
-            (Source::UserSettings, list),
-            (flag("--read-only"), Narrowing::ReadOnly),
-        ]);
-        assert!(subject.holds(&tool) && !subject.holds(&server));
-        assert_eq!(subject.withheld(), [server]);
-        assert!(!subject.holds(&Atom::ImageEval) && !subject.holds(&Atom::ExtensionSpawnProcess));
-        assert!(subject.holds(&Atom::FileRead) && subject.holds(&Atom::ImageInspect));
-
-        let all = Subject::new([(flag("--read-only"), Narrowing::ReadOnly)]);
-        assert!(!all.holds(&tool));
-    }
-}
+mod tests;

@@ -311,3 +311,6 @@ impl Effective {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

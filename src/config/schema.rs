@@ -130,3 +130,6 @@ fn capabilities() -> Value {
         ] } },
     ] })
 }
+
+#[cfg(test)]
+mod tests;

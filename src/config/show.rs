@@ -199,3 +199,6 @@ impl Shown {
         self.layer.as_deref().unwrap_or("default")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::config::{Kind, Layer, Provider, ProviderError, Settings, Warning};
+use crate::config::{Kind, Layer, Layers, Provider, ProviderError, Settings, Warning, keys};
 
 const FILE: &str = "/c/settings.json";
 
@@ -415,11 +415,64 @@ fn the_documented_example_is_read() {
         .expect("docs/settings.md has an example");
     let (settings, warnings) = parse(example).unwrap();
     assert_eq!(warnings, []);
-    settings.check().unwrap();
-    let name = &settings.model.get().unwrap().provider;
-    settings.provider(name).unwrap();
+    let layers = Layers { files: vec![settings], default_profile: "print", ..Layers::default() };
+    let effective = layers.settle().unwrap();
+    let name = &effective.settings.model.get().unwrap().provider;
+    effective.settings.provider(name).unwrap();
+    for key in keys::SETTINGS.iter().filter(|key| key.shape != keys::Shape::Later) {
+        let row = format!("| `{}` |", key.name);
+        assert!(document.contains(&row), "docs/settings.md lacks the row {row}");
+    }
+    for key in keys::below(keys::SETTINGS, "").iter().filter(|key| key.shape == keys::Shape::Later)
+    {
+        assert!(document.contains(&format!("`{}`", key.name)), "`{}` is not named", key.name);
+    }
     for (name, about) in crate::config::names::ALL {
         let row = format!("| `{name}` | {about} |");
         assert!(document.contains(&row), "docs/settings.md lacks the row {row}");
     }
+}
+
+#[test]
+fn layers_merge_key_by_key_and_a_null_option_takes_one_out() {
+    let user = settings(
+        r#"{ "model": "fast", "models": { "fast": "a/b", "slow": "a/c" }, "modelOptions": { "t": 1, "u": 2 },
+            "bash": { "env": { "A": "1", "B": "1" } }, "denyTools": ["bash"] }"#,
+        Layer::User,
+    );
+    let later = settings(
+        r#"{ "model": "x/y", "models": { "fast": ["a/d", "a/e"] }, "modelOptions": { "t": null },
+            "bash": { "env": { "B": "2" }, "passEnv": ["C"] }, "denyTools": ["write"] }"#,
+        Layer::Flag,
+    );
+    let merged = later.over(user.clone());
+    // A model in full replaces an alias, and the other way round.
+    assert_eq!((merged.model.get().unwrap().to_string(), merged.alias.get()), ("x/y".into(), None));
+    assert_eq!(user.over(merged.clone()).alias.get().unwrap(), "fast");
+    assert_eq!(merged.models["fast"].get().unwrap().len(), 2);
+    assert_eq!(merged.models["slow"].layer(), Some(Layer::User));
+    assert_eq!(merged.model_options().keys().collect::<Vec<_>>(), ["u"]);
+    assert_eq!(merged.bash.env["A"].get().unwrap(), "1");
+    assert_eq!(merged.bash.env["B"].get().unwrap(), "2");
+    let denied: Vec<&str> =
+        merged.deny_tools.iter().flat_map(|(_, names)| names).map(String::as_str).collect();
+    assert_eq!(denied, ["bash", "write"]);
+}
+
+#[test]
+fn a_variables_value_is_not_repeated() {
+    for text in [
+        r#"{ "bash": { "env": "SECRET" } }"#,
+        r#"{ "bash": { "env": { "A": 5, "B": "SECRET" } } }"#,
+        r#"{ "bash": { "env": { "A": ["SECRET"] } } }"#,
+        r#"{ "bash": { "env": { "A": "SECRET\u0000" } } }"#,
+        r#"{ "profiles": { "p": { "settings": { "bash": { "env": "SECRET" } } } } }"#,
+        r#"{ "profiles": { "p": { "settings": { "providers": { "x": "SECRET" } } } } }"#,
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(!error.contains("SECRET"), "{error}");
+    }
+    let (settings, _) = parse(r#"{ "bash": { "env": { "A": "SECRET" } } }"#).unwrap();
+    assert!(!format!("{settings:?}").contains("SECRET"));
+    assert_eq!(settings.bash.env["A"].get().unwrap(), "SECRET", "control");
 }
