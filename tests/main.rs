@@ -16,5 +16,7 @@ mod fake_model;
 mod harness;
 mod jail;
 mod model;
+mod policy;
+mod project;
 mod repo;
 mod sandbox;
