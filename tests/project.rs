@@ -189,10 +189,13 @@ fn nothing_of_a_hostile_repository_runs_and_one_notice_says_so() {
     assert!(canaries(&env).contains(&"canary-shell".to_owned()));
 }
 
+/// What is odd about a file, how it is made, and what the error says.
+type Case<'a> = (&'a str, &'a dyn Fn(&Path), &'a str);
+
 #[test]
 fn a_project_file_that_cannot_be_read_is_an_error_and_never_waited_for() {
     let server = FakeModel::start(vec![]);
-    let cases: &[(&str, &dyn Fn(&Path), &str)] = &[
+    let cases: &[Case<'_>] = &[
         ("not JSON", &|file| fs::write(file, "not json").unwrap(), ".kli/settings.json:1:1"),
         ("no text", &|file| fs::write(file, b"\xff\xfe").unwrap(), "not UTF-8"),
         ("null", &|file| fs::write(file, "null").unwrap(), "expected an object, found null"),

@@ -303,8 +303,8 @@ impl Subject {
                 self.withheld.extend(withheld);
                 after
             }
-            Narrowing::Tools(names) => {
-                for name in names {
+            Narrowing::Tools(tools) => {
+                for name in tools {
                     self.denied.entry(name).or_insert_with(|| {
                         narrowed = true;
                         source.clone()
@@ -413,7 +413,7 @@ impl Subject {
             return Ok(Grant { what: Granted::Request(request) });
         };
         let reach = self.authority.reach(&request.atom);
-        Err(Box::new(Denial { reach, request, removed_by, rule }))
+        Err(Box::new(Denial { request, reach, removed_by, rule }))
     }
 }
 

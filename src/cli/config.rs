@@ -107,9 +107,7 @@ fn files(setup: &Setup) -> Vec<(&'static str, String, &'static str)> {
 }
 
 fn check() -> Result<u8, CliError> {
-    let defaults = RunArguments::default();
-    let setup = Setup::read(&defaults)?;
-    setup.subject(&defaults)?;
+    let setup = Setup::read(&RunArguments::default())?;
     if let Some(name) = setup.settings.model.get() {
         let provider = setup
             .settings

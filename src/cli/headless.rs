@@ -33,9 +33,9 @@ use super::{
 /// The largest file of a system prompt, in bytes.
 const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 /// Seconds that a command may take when neither the call nor the settings say.
-const BASH_TIMEOUT: Duration = Duration::from_mins(2);
+pub(super) const BASH_TIMEOUT: Duration = Duration::from_mins(2);
 /// The most that a call may ask for when the settings do not say.
-const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
+pub(super) const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Runs one prompt without a terminal interface; returns the exit code.
 ///
@@ -77,7 +77,7 @@ fn run_in(runtime: &Runtime, run: &RunArguments, setup: &Setup) -> Result<u8, Cl
             return Ok(code);
         }
     };
-    let subject = Arc::new(setup.subject(run)?);
+    let subject = Arc::new(setup.subject());
     setup.check_start()?;
     let model = open_model(setup)?;
     let model_name = model.name().to_owned();

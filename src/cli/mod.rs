@@ -139,7 +139,7 @@ fn run(arguments: Arguments) -> u8 {
 /// Prints what this run may do: the very value that its calls would be checked against.
 fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     let setup = Setup::read(run)?;
-    let subject = setup.subject(run)?;
+    let subject = setup.subject();
     let confinement = confinement::judge(&Signs::read(&setup.environment));
     let report = Report::new(&subject, confinement).with_notes(setup.notes());
     for warning in &setup.warnings {

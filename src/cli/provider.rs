@@ -18,7 +18,7 @@ use super::{
 };
 
 /// The model of a run that names none.
-const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
+pub(super) const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 
 /// Opens the model of this run; nothing is sent.
 ///

@@ -112,11 +112,8 @@ impl Setup {
 
     /// Computes what this run may do. The preview prints this value, and every call of the run is
     /// checked against it: there is no other way to a subject.
-    ///
-    /// # Errors
-    /// None today; a layer that cannot be resolved would be one.
-    pub(crate) fn subject(&self, _run: &RunArguments) -> Result<Subject, CliError> {
-        Ok(self.effective.subject(|source, path| self.physical(source, path)))
+    pub(crate) fn subject(&self) -> Subject {
+        self.effective.subject(|source, path| self.physical(source, path))
     }
 
     /// Checks a model, and where its requests would go, against the policies.
@@ -269,7 +266,7 @@ fn own_files(
         match read_display(&paths.display(), &known) {
             Ok(display) => found.push(display),
             Err(sentence) => {
-                warnings.push(format!("{sentence}; what was chosen there is left out"))
+                warnings.push(format!("{sentence}; what was chosen there is left out"));
             }
         }
     }
@@ -412,5 +409,22 @@ pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, C
             None => Ok(None),
         },
         Err(error) => Err(CliError::config(error.sentence())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{headless, provider};
+    use crate::config::{keys, parse_duration};
+
+    #[test]
+    fn the_defaults_that_are_documented_are_those_that_hold() {
+        let default = |name: &str| {
+            let row = keys::find(keys::SETTINGS, name).unwrap();
+            serde_json::from_str::<String>(row.default).unwrap()
+        };
+        assert_eq!(default("model"), provider::DEFAULT_MODEL);
+        assert_eq!(parse_duration(&default("bash.timeout")), Ok(headless::BASH_TIMEOUT));
+        assert_eq!(parse_duration(&default("bash.maxTimeout")), Ok(headless::BASH_MAX_TIMEOUT));
     }
 }

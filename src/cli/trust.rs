@@ -126,14 +126,11 @@ fn add(paths: &Paths, directory: &Path, home: Option<&Path>) -> Result<u8, CliEr
     for warning in &parsed.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    let mut text = format!("`{root}` may set from now on, until one of these files changes:\n");
-    for line in in_words(&project, &parsed.settings)? {
-        text.push_str(&format!("  {}\n", terminal::one_line(&line)));
-    }
-    for (name, digest) in &digests {
-        text.push_str(&format!("  file {}  {digest}\n", terminal::one_line(name)));
-    }
-    terminal::out(&text);
+    let mut lines =
+        vec![format!("`{root}` may set from now on, until one of these files changes:")];
+    lines.extend(in_words(&project, &parsed.settings)?.iter().map(|line| format!("  {line}")));
+    lines.extend(digests.iter().map(|(name, digest)| format!("  file {name}  {digest}")));
+    print_lines(&lines);
     change(paths, |records| {
         records.projects.insert(root.clone(), digests);
         Ok(())
@@ -180,7 +177,7 @@ fn remove(paths: &Paths, directory: &Path) -> Result<u8, CliError> {
 
 fn print_list(paths: &Paths, home: Option<&Path>) -> Result<u8, CliError> {
     let records = Records::read(&paths.trust())?;
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for (root, recorded) in &records.projects {
         let now = Project::read(Path::new(root));
         let state = match &now {
@@ -191,12 +188,12 @@ fn print_list(paths: &Paths, home: Option<&Path>) -> Result<u8, CliError> {
             Ok(_) => "changed since: not trusted",
             Err(_) => "cannot be read: not trusted",
         };
-        text.push_str(&format!("{}  ({state})\n", terminal::one_line(root)));
+        lines.push(format!("{root}  ({state})"));
     }
-    if text.is_empty() {
-        text.push_str("no project is trusted\n");
+    if lines.is_empty() {
+        lines.push("no project is trusted".to_owned());
     }
-    terminal::out(&text);
+    print_lines(&lines);
     // What the project around here would say more is said here as everywhere.
     if let Ok(setup) = Setup::read(&RunArguments::default()) {
         for warning in &setup.warnings {
@@ -204,6 +201,13 @@ fn print_list(paths: &Paths, home: Option<&Path>) -> Result<u8, CliError> {
         }
     }
     Ok(0)
+}
+
+/// Prints lines, each as one: names of files may hold anything.
+fn print_lines(lines: &[String]) {
+    let text: String =
+        lines.iter().flat_map(|line| [terminal::one_line(line), "\n".to_owned()]).collect();
+    terminal::out(&text);
 }
 
 /// Changes the record, one process at a time; whoever reads it sees the old one or the new one.

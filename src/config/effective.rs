@@ -189,22 +189,19 @@ impl Settings {
         let (Some(alias), Some(layer)) = (self.alias.get().cloned(), self.alias.layer()) else {
             return Ok(Vec::new());
         };
-        match self.models.get(&alias).and_then(Setting::get).map(Vec::as_slice) {
-            Some([model, fallbacks @ ..]) => {
-                let fallbacks = fallbacks.to_vec();
-                self.model = Setting::new(model.clone(), layer);
-                Ok(fallbacks)
-            }
-            _ => {
-                let known: Vec<String> = self.models.keys().cloned().collect();
-                Err(SettleError::Alias {
-                    nearest: values::nearest_of(&alias, &known),
-                    name: values::shown(&alias),
-                    by: layer.to_string(),
-                    known,
-                })
-            }
+        let models = self.models.get(&alias).and_then(Setting::get).map(Vec::as_slice);
+        if let Some([model, fallbacks @ ..]) = models {
+            let fallbacks = fallbacks.to_vec();
+            self.model = Setting::new(model.clone(), layer);
+            return Ok(fallbacks);
         }
+        let known: Vec<String> = self.models.keys().cloned().collect();
+        Err(SettleError::Alias {
+            nearest: values::nearest_of(&alias, &known),
+            name: values::shown(&alias),
+            by: layer.to_string(),
+            known,
+        })
     }
 
     /// Takes out a model that these settings may not choose: they can be written by a stranger, so

@@ -174,16 +174,12 @@ pub(super) fn nearest_of(text: &str, known: &[String]) -> Option<String> {
 /// Returns a length of time as settings write it.
 pub(super) fn time(time: std::time::Duration) -> String {
     let millis = time.as_millis();
-    let mut text = String::new();
-    for (unit, size, below) in
-        [("h", 3_600_000, u128::MAX), ("m", 60_000, 60), ("s", 1_000, 60), ("ms", 1, 1_000)]
-    {
-        let count = (millis / size) % below;
-        if count > 0 {
-            text.push_str(&format!("{count}{unit}"));
-        }
-    }
-    text
+    [("h", 3_600_000, u128::MAX), ("m", 60_000, 60), ("s", 1_000, 60), ("ms", 1, 1_000)]
+        .map(|(unit, size, below)| ((millis / size) % below, unit))
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .flat_map(|(count, unit)| [count.to_string(), unit.to_owned()])
+        .collect()
 }
 
 /// A name as aliases, profiles and tools have it; whether it exists is asked later.
