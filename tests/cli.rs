@@ -171,9 +171,14 @@ fn broken_settings_are_named_with_file_line_column_and_key() {
     for words in [&["--print-authority"][..], &["-p", "hi"], &["config", "check"]] {
         env.kli(words).exits(2).says("settings.json").says("3").says("capabilities");
     }
+    // A misspelt key that narrows is never left out.
     env.settings("{ \"capabilites\": [] }");
     let ran = env.kli(&["--print-authority"]);
-    ran.exits(0).says("capabilites").says("capabilities");
+    ran.exits(2).says("`capabilites`").says("did you mean `capabilities`?");
+    assert_eq!(ran.out, "");
+    env.settings("{ \"modle\": \"replay/demo\" }");
+    let ran = env.kli(&["--print-authority"]);
+    ran.exits(0).says("`modle`").says("did you mean `model`?");
     assert!(ran.out.contains("universal"), "an unknown key sets nothing");
     env.settings("{ \"capabilities\": false }");
     env.kli(&["--print-authority"]).exits(2).says("`false`");
@@ -188,16 +193,6 @@ fn config_check_judges_one_file() {
     fs::write(env.work().join("bad.json"), "{ \"model\": 3 }").unwrap();
     env.kli(&["config", "check", "bad.json"]).exits(2).says("bad.json").says("model");
     env.kli(&["config", "check", "gone.json"]).exits(2).says("gone.json");
-}
-
-#[test]
-fn a_project_file_is_not_read() {
-    let env = Env::new();
-    fs::create_dir(env.work().join(".kli")).unwrap();
-    fs::write(env.work().join(".kli/settings.json"), "not json at all").unwrap();
-    let ran = env.kli(&["--print-authority"]);
-    ran.exits(0);
-    assert!(ran.out.contains("universal"));
 }
 
 #[test]

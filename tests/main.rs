@@ -19,6 +19,8 @@ mod headless;
 mod jail;
 mod keys;
 mod model;
+mod policy;
+mod project;
 mod repo;
 mod sandbox;
 mod sessions;

@@ -163,21 +163,45 @@ fn the_launcher_builds_from_a_short_list_of_crates() {
     }
 }
 
-#[test]
-fn generated_documents_are_current() {
-    let path = root().join("docs/authority.md");
+/// Compares a part of a document, between its two marks, with what the code says.
+fn part_is_current(file: &str, mark: &str, wanted: &str) {
+    let path = root().join(file);
     let text = fs::read_to_string(&path).unwrap();
-    let (begin, end) = ("<!-- atoms: begin -->\n", "<!-- atoms: end -->");
-    let from = text.find(begin).expect("docs/authority.md has a begin mark") + begin.len();
-    let to = text.find(end).expect("docs/authority.md has an end mark");
-    let table = kli::authority::atom_table();
-    if text[from..to] != table {
+    let (begin, end) = (format!("<!-- {mark}: begin -->\n"), format!("<!-- {mark}: end -->"));
+    let from = text.find(&begin).unwrap_or_else(|| panic!("{file} has no `{begin}`")) + begin.len();
+    let to = text.find(&end).unwrap_or_else(|| panic!("{file} has no `{end}`"));
+    if &text[from..to] != wanted {
         if std::env::var_os("KLI_UPDATE_DOCS").is_some() {
-            fs::write(&path, format!("{}{table}{}", &text[..from], &text[to..])).unwrap();
+            fs::write(&path, format!("{}{wanted}{}", &text[..from], &text[to..])).unwrap();
             return;
         }
-        panic!("docs/authority.md is stale; run the tests once with KLI_UPDATE_DOCS=1");
+        panic!("{file} is stale; run the tests once with KLI_UPDATE_DOCS=1");
     }
+}
+
+/// Compares a generated file with what the code says.
+fn file_is_current(file: &str, wanted: &str) {
+    let path = root().join(file);
+    if fs::read_to_string(&path).ok().as_deref() == Some(wanted) {
+        return;
+    }
+    if std::env::var_os("KLI_UPDATE_DOCS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, wanted).unwrap();
+        return;
+    }
+    panic!("{file} is stale; run the tests once with KLI_UPDATE_DOCS=1");
+}
+
+#[test]
+fn generated_documents_are_current() {
+    use kli::config::{keys, policy_schema, schema_text, settings_schema};
+
+    part_is_current("docs/authority.md", "atoms", &kli::authority::atom_table());
+    part_is_current("docs/settings.md", "keys", &keys::markdown(keys::SETTINGS));
+    part_is_current("docs/settings.md", "policy", &keys::markdown(keys::POLICY));
+    file_is_current("schema/settings.schema.json", &schema_text(&settings_schema()));
+    file_is_current("schema/policy.schema.json", &schema_text(&policy_schema()));
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Agent {
         let tools = Arc::new(std::mem::take(&mut parts.tools));
         let offered: Vec<ToolSpec> = tools
             .iter()
-            .filter(|tool| parts.subject.holds(&tool.atom()))
+            .filter(|tool| parts.subject.offers(tool.name(), &tool.atom()))
             .map(|tool| ToolSpec {
                 name: tool.name().to_owned(),
                 description: tool.description().to_owned(),

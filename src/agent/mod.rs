@@ -28,6 +28,7 @@ pub use backlog::Backlog;
 pub use driver::{Agent, Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
 pub use timing::{Timings, TurnTimes};
+pub use work::tool_names;
 
 /// What a front end asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

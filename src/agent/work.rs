@@ -27,6 +27,16 @@ const NOT_YET: &[(&str, Atom)] =
 const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \
      lose the key]";
 
+/// Returns the names of all tools that kli knows, those of later versions included.
+pub fn tool_names() -> Vec<&'static str> {
+    let mut names: Vec<&'static str> =
+        crate::tool::standard().iter().map(|tool| tool.name()).collect();
+    names.extend(NOT_YET.iter().map(|(name, _)| *name));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// What the calls of a turn run with.
 #[derive(Clone, Debug)]
 pub(super) struct Bench {
@@ -191,6 +201,9 @@ impl Bench {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
         };
+        if let Err(denial) = self.subject.check_tool(tool.name(), &tool.atom()) {
+            return Admission::Deny(denial);
+        }
         let prepared = prepared.map(Ok).or_else(|| self.prepare(call));
         let invocation = match prepared.unwrap_or_else(|| Err("there is no such tool".into())) {
             Ok(invocation) => invocation,
@@ -222,6 +235,9 @@ impl Bench {
 
     fn admit_unknown(&self, name: &str) -> Admission {
         if let Some((_, atom)) = NOT_YET.iter().find(|(known, _)| *known == name) {
+            if let Err(denial) = self.subject.check_tool(name, atom) {
+                return Admission::Deny(denial);
+            }
             if !self.subject.holds(atom) {
                 return self.deny_bare(atom.clone());
             }
@@ -230,7 +246,7 @@ impl Bench {
         let names: Vec<&str> = self
             .tools
             .iter()
-            .filter(|tool| self.subject.holds(&tool.atom()))
+            .filter(|tool| self.subject.offers(tool.name(), &tool.atom()))
             .map(|tool| tool.name())
             .collect();
         Admission::Refuse(format!("there is no tool `{name}`; the tools are: {}", names.join(", ")))

@@ -5,7 +5,7 @@
 //! - [`Subject`]: one run's authority with the layers that narrowed it. Every tool call is checked
 //!   against this very value, and the preview prints it.
 //! - [`Grant`]: proof of a check. The host's mutating calls demand one, and only
-//!   [`Subject::check`] makes them.
+//!   [`Subject`]'s checks make them.
 
 mod atom;
 mod command;
@@ -22,4 +22,4 @@ pub use lattice::{Authority, Escalation};
 pub use list::{Entry, List, ListError, Reach};
 pub use profile::{BUILT_IN, BuiltIn, built_in};
 pub use report::{Confinement, Report, atom_table};
-pub use subject::{Denial, Grant, Narrowing, Request, Source, Subject};
+pub use subject::{Approval, Approve, Denial, Grant, Narrowing, Request, Rule, Source, Subject};

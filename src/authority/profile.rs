@@ -3,7 +3,7 @@
 use super::{atom::Atom, constraint::Constraint, lattice::Authority, subject::Narrowing};
 
 /// A profile that is always there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
     /// The name, as `--profile` takes it.
     pub name: &'static str,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     atom::{Atom, TABLE},
     constraint::Constraint,
-    subject::Subject,
+    subject::{Approve, Subject},
 };
 
 /// What bounds the process from outside, as far as it can be told from inside.
@@ -94,6 +94,13 @@ impl Report {
         &self.confinement
     }
 
+    /// Adds notes of the composition root's, such as the budgets of the run.
+    #[must_use]
+    pub fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
     /// Returns the report in words, without sources and notes.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -166,6 +173,19 @@ fn notes(subject: &Subject) -> Vec<String> {
     for atom in subject.withheld() {
         notes.push(format!(
             "`{atom}` is left out: nobody can tell which of its tools write; name single tools"
+        ));
+    }
+    for (tool, source) in subject.denied_tools() {
+        notes
+            .push(format!("the tool `{tool}` is denied and not offered (`denyTools` of {source})"));
+    }
+    if let Some(source) = subject.approval_source() {
+        let which = match subject.approval_policy() {
+            Approve::All => "every call",
+            _ => "every call that may have an effect",
+        };
+        notes.push(format!(
+            "{which} needs approval (asked for by {source}); a headless run cannot ask and denies it"
         ));
     }
     notes

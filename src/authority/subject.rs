@@ -1,6 +1,7 @@
 //! The subject: what one run may do, which layer took what away, and the only maker of grants.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Component, Path, PathBuf},
 };
@@ -59,8 +60,58 @@ pub enum Narrowing {
     Drop(Vec<Atom>),
     /// No effect on files or processes, nor any server whose tools may have one: drops
     /// `file/write`, `file/edit`, `process/exec`, and `extension/spawn-process` and every MCP atom
-    /// that no layer's list grants by name.
+    /// that no list of the user's grants by name.
     ReadOnly,
+    /// Not these tools, by name, whatever their atoms.
+    Tools(Vec<String>),
+    /// Only what a person said yes to.
+    Approve(Approve),
+}
+
+/// Which calls need a person's approval; the strictest of all layers counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Approve {
+    /// None: what the authority allows is done.
+    #[default]
+    Never,
+    /// Every call that may have an effect on files, processes, servers or sessions.
+    Writes,
+    /// Every call.
+    All,
+}
+
+impl Approve {
+    /// Every policy with the name that settings give it, the loosest first.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("never", Self::Never), ("writes", Self::Writes), ("all", Self::All)];
+
+    /// Returns the name that settings give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Writes => "writes",
+            Self::All => "all",
+        }
+    }
+
+    /// Says whether a call under an atom needs approval.
+    pub fn asks(self, atom: &Atom) -> bool {
+        let reads = matches!(atom, Atom::FileRead | Atom::ResultRead | Atom::ImageInspect);
+        match self {
+            Self::Never => false,
+            Self::Writes => !reads,
+            Self::All => true,
+        }
+    }
+}
+
+/// What a person said about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// Nobody can be asked: a call that needs approval is refused.
+    CannotAsk,
+    /// A person was shown this very request and said yes.
+    Given,
 }
 
 /// What one run may do. The preview prints this value, and every call is checked against it.
@@ -71,6 +122,10 @@ pub struct Subject {
     steps: Vec<(Source, Authority)>,
     /// Names of MCP atoms that a read-only layer left out although a list held them by wildcard.
     withheld: Vec<Atom>,
+    /// The tools that a layer denies, with the first layer that did.
+    denied: BTreeMap<String, Source>,
+    /// Which calls need approval, and the layer that asks for it.
+    approve: Option<(Approve, Source)>,
 }
 
 /// A request: one atom, and what it is about.
@@ -173,6 +228,19 @@ pub struct Denial {
     pub reach: Constraint,
     /// The layer that removed it.
     pub removed_by: Option<Source>,
+    /// What refused it.
+    pub rule: Rule,
+}
+
+/// What refused a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The atom is not held, or not that far.
+    Authority,
+    /// The tool of that name is denied, whatever its atom.
+    Tool(String),
+    /// Nobody approved it.
+    Approval(Approve),
 }
 
 impl std::error::Error for Denial {}
@@ -187,16 +255,22 @@ impl Denial {
     /// Returns the sentence without its head.
     pub fn sentence(&self) -> String {
         let atom = &self.request.atom;
-        let held = match &self.reach {
-            Constraint::None => format!("this run does not hold `{atom}`"),
-            reach => format!("this run holds `{atom}` only for {reach}"),
+        let held = match (&self.rule, &self.reach) {
+            (Rule::Tool(name), _) => format!("the tool `{name}` is denied by `denyTools`"),
+            (Rule::Approval(policy), _) => format!(
+                "`{atom}` needs approval (`approve` is `{}`), and a headless run cannot ask",
+                policy.name()
+            ),
+            (Rule::Authority, Constraint::None) => format!("this run does not hold `{atom}`"),
+            (Rule::Authority, reach) => format!("this run holds `{atom}` only for {reach}"),
         };
         let asked = match self.request.detail.to_string() {
             detail if detail.is_empty() => String::new(),
             detail => format!(", asked for `{detail}`"),
         };
+        let verb = if self.rule == Rule::Authority { "removed" } else { "asked for" };
         let removed =
-            self.removed_by.as_ref().map_or_else(String::new, |by| format!(" (removed by {by})"));
+            self.removed_by.as_ref().map_or_else(String::new, |by| format!(" ({verb} by {by})"));
         let unread = match (&self.reach, &self.request.detail) {
             (Constraint::Commands(_), Detail::Commands { parsed: None, .. }) => {
                 "; what that line runs cannot be told for sure: give plain commands, without \
@@ -215,36 +289,71 @@ impl Denial {
 }
 
 impl Subject {
-    /// Computes the subject from all layers, in order: the only place where one is computed.
+    /// Computes the subject from all layers: the only place where one is computed. The outcome does
+    /// not depend on the order; the order decides which layer is named for what it took away.
+    ///
+    /// A layer can only narrow. That holds for the names in lists as well: a read-only layer keeps
+    /// an MCP tool that the *user's* lists name, and what a project or the machine's policy names
+    /// keeps nothing.
     pub fn new(layers: impl IntoIterator<Item = (Source, Narrowing)>) -> Self {
         let layers: Vec<(Source, Narrowing)> = layers.into_iter().collect();
         let named: Vec<Atom> = layers
             .iter()
-            .filter_map(|(_, narrowing)| match narrowing {
-                Narrowing::Only { named, .. } => Some(named.clone()),
-                Narrowing::Drop(_) | Narrowing::ReadOnly => None,
+            .filter_map(|(source, narrowing)| match (source, narrowing) {
+                (Source::ProjectSettings | Source::Policy | Source::Parent, _) => None,
+                (_, Narrowing::Only { named, .. }) => Some(named.clone()),
+                _ => None,
             })
             .flatten()
             .collect();
-        let mut subject =
-            Self { authority: Authority::universal(), steps: Vec::new(), withheld: Vec::new() };
-        for (source, narrowing) in layers {
-            let before = subject.authority.clone();
-            let after = match narrowing {
-                Narrowing::Only { authority, .. } => before.meet(&authority),
-                Narrowing::Drop(atoms) => atoms.iter().fold(before.clone(), |a, x| a.without(x)),
-                Narrowing::ReadOnly => {
-                    let (after, withheld) = read_only(&before, &named);
-                    subject.withheld.extend(withheld);
-                    after
-                }
-            };
-            if after != before {
-                subject.steps.push((source, after.clone()));
-            }
-            subject.authority = after;
+        let mut subject = Self {
+            authority: Authority::universal(),
+            steps: Vec::new(),
+            withheld: Vec::new(),
+            denied: BTreeMap::new(),
+            approve: None,
+        };
+        // What is read-only looks at what all the lists together leave, so it comes last.
+        let (last, first): (Vec<_>, Vec<_>) =
+            layers.into_iter().partition(|(_, narrowing)| *narrowing == Narrowing::ReadOnly);
+        for (source, narrowing) in first.into_iter().chain(last) {
+            subject.narrow(source, narrowing, &named);
         }
         subject
+    }
+
+    fn narrow(&mut self, source: Source, narrowing: Narrowing, named: &[Atom]) {
+        let before = self.authority.clone();
+        let mut narrowed = false;
+        let after = match narrowing {
+            Narrowing::Only { authority, .. } => before.meet(&authority),
+            Narrowing::Drop(atoms) => atoms.iter().fold(before.clone(), |a, x| a.without(x)),
+            Narrowing::ReadOnly => {
+                let (after, withheld) = read_only(&before, named);
+                self.withheld.extend(withheld);
+                after
+            }
+            Narrowing::Tools(tools) => {
+                for name in tools {
+                    self.denied.entry(name).or_insert_with(|| {
+                        narrowed = true;
+                        source.clone()
+                    });
+                }
+                before.clone()
+            }
+            Narrowing::Approve(policy) => {
+                if policy > self.approval_policy() {
+                    narrowed = true;
+                    self.approve = Some((policy, source.clone()));
+                }
+                before.clone()
+            }
+        };
+        if after != before || narrowed {
+            self.steps.push((source, after.clone()));
+        }
+        self.authority = after;
     }
 
     /// Returns what the run may do.
@@ -252,9 +361,15 @@ impl Subject {
         &self.authority
     }
 
-    /// Returns the layers that took something away, in order.
+    /// Returns the layers that took something away, in order, each once.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
-        self.steps.iter().map(|(source, _)| source)
+        let mut named: Vec<&Source> = Vec::new();
+        for (source, _) in &self.steps {
+            if !named.contains(&source) {
+                named.push(source);
+            }
+        }
+        named.into_iter()
     }
 
     /// Returns the MCP atoms that a read-only layer left out.
@@ -262,30 +377,78 @@ impl Subject {
         &self.withheld
     }
 
+    /// Returns the tools that are denied by name, each with the layer that denies it.
+    pub fn denied_tools(&self) -> impl Iterator<Item = (&str, &Source)> {
+        self.denied.iter().map(|(name, source)| (name.as_str(), source))
+    }
+
+    /// Returns which calls need approval.
+    pub fn approval_policy(&self) -> Approve {
+        self.approve.as_ref().map_or(Approve::Never, |(policy, _)| *policy)
+    }
+
+    /// Returns the layer that asks for approval.
+    pub fn approval_source(&self) -> Option<&Source> {
+        self.approve.as_ref().map(|(_, source)| source)
+    }
+
+    /// Says whether a tool is offered to the model: its atom is held, and nobody denies it by name.
+    pub fn offers(&self, tool: &str, atom: &Atom) -> bool {
+        self.holds(atom) && !self.denied.contains_key(tool)
+    }
+
+    /// Checks a tool's name, before what a call of it would need.
+    ///
+    /// # Errors
+    /// [`Denial`] when a layer denies the tool by name.
+    pub fn check_tool(&self, tool: &str, atom: &Atom) -> Result<(), Box<Denial>> {
+        match self.denied.get(tool) {
+            None => Ok(()),
+            Some(source) => Err(Box::new(Denial {
+                reach: self.authority.reach(atom),
+                request: Request::bare(atom.clone()),
+                removed_by: Some(source.clone()),
+                rule: Rule::Tool(tool.to_owned()),
+            })),
+        }
+    }
+
     /// Says whether an atom is held at all, however narrow.
     pub fn holds(&self, atom: &Atom) -> bool {
         self.authority.reach(atom) != Constraint::None
     }
 
-    /// Checks one request: a grant, or a refusal that says who decided so.
+    /// Checks one request where nobody can be asked: a grant, or a refusal that says who decided so.
     ///
     /// # Errors
-    /// [`Denial`] when the request is not within the subject's authority.
+    /// [`Denial`] when the request is not within the subject's authority, or needs approval.
     pub fn check(&self, request: Request) -> Result<Grant, Box<Denial>> {
-        if self.authority.allows(&request.atom, &request.detail) {
+        self.check_with(request, Approval::CannotAsk)
+    }
+
+    /// Checks one request, with what a person said about it. Approval never replaces authority.
+    ///
+    /// # Errors
+    /// As [`Subject::check`].
+    pub fn check_with(&self, request: Request, approval: Approval) -> Result<Grant, Box<Denial>> {
+        let (removed_by, rule) = if !self.authority.allows(&request.atom, &request.detail) {
+            let step =
+                self.steps.iter().find(|(_, left)| !left.allows(&request.atom, &request.detail));
+            (step.map(|(source, _)| source.clone()), Rule::Authority)
+        } else if let (Some((policy, source)), Approval::CannotAsk) = (&self.approve, approval)
+            && policy.asks(&request.atom)
+        {
+            (Some(source.clone()), Rule::Approval(*policy))
+        } else {
             let listed = matches!(self.authority.reach(&request.atom), Constraint::Commands(_));
             return Ok(Grant { what: Granted::Request { request, listed } });
-        }
-        let removed_by = self
-            .steps
-            .iter()
-            .find(|(_, left)| !left.allows(&request.atom, &request.detail))
-            .map(|(source, _)| source.clone());
-        Err(Box::new(Denial { reach: self.authority.reach(&request.atom), request, removed_by }))
+        };
+        let reach = self.authority.reach(&request.atom);
+        Err(Box::new(Denial { request, reach, removed_by, rule }))
     }
 }
 
-/// Narrows to what has no effect; `named` are the atoms that some layer's list holds.
+/// Narrows to what has no effect; `named` are the atoms that some list of the user's holds.
 fn read_only(before: &Authority, named: &[Atom]) -> (Authority, Vec<Atom>) {
     let mut after = [Atom::FileWrite, Atom::FileEdit, Atom::ProcessExec]
         .iter()
@@ -293,117 +456,23 @@ fn read_only(before: &Authority, named: &[Atom]) -> (Authority, Vec<Atom>) {
     if !named.contains(&Atom::ExtensionSpawnProcess) {
         after = after.without(&Atom::ExtensionSpawnProcess);
     }
-    let listed: Option<Vec<Atom>> =
-        after.listed().map(|entries| entries.map(|(atom, _)| atom.clone()).collect());
+    let listed: Option<Vec<(Atom, Constraint)>> = after.listed().map(|entries| {
+        entries.map(|(atom, constraint)| (atom.clone(), constraint.clone())).collect()
+    });
     let Some(listed) = listed else {
         // Everything but …: nothing is granted by name, so every server goes.
         return (after.without(&Atom::McpAll), Vec::new());
     };
-    // A single tool in a list is granted by name; a whole server is not, as nobody can tell which
-    // of its tools write.
-    let withheld: Vec<Atom> =
-        listed.into_iter().filter(|atom| matches!(atom, Atom::McpServer(_))).collect();
-    (withheld.iter().fold(after, |a, atom| a.without(atom)), withheld)
+    // A single tool in a list of the user's is granted by name, also beside its whole server; the
+    // server is not, as nobody can tell which of its tools write.
+    let granted = |atom: &Atom| matches!(atom, Atom::McpTool(..)) && named.contains(atom);
+    let (servers, kept): (Vec<_>, Vec<_>) =
+        listed.into_iter().partition(|(atom, _)| Atom::McpAll.includes(atom) && !granted(atom));
+    let tools =
+        named.iter().filter(|atom| granted(atom)).map(|atom| (atom.clone(), Constraint::Any));
+    let after = after.meet(&Authority::of(kept.into_iter().chain(tools)));
+    (after, servers.into_iter().map(|(atom, _)| atom).collect())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn only(entries: &[(Atom, Constraint)]) -> Narrowing {
-        Narrowing::Only {
-            authority: Authority::of(entries.iter().cloned()),
-            named: entries.iter().map(|(atom, _)| atom.clone()).collect(),
-        }
-    }
-
-    fn flag(name: &str) -> Source {
-        Source::Flag(name.to_owned())
-    }
-
-    #[test]
-    fn a_denial_names_the_atom_what_was_asked_and_who_removed_it() {
-        let subject = Subject::new([(flag("--read-only"), Narrowing::ReadOnly)]);
-        let denial = subject.check(Request::path(Atom::FileWrite, "/ws/a")).unwrap_err();
-        assert_eq!(
-            denial.to_string(),
-            "denied: this run does not hold `file/write`, asked for `/ws/a` (removed by flag --read-only)"
-        );
-        assert!(subject.check(Request::bare(Atom::FileRead)).is_ok(), "control: reading is left");
-    }
-
-    #[test]
-    fn the_first_layer_that_removed_it_is_named() {
-        let subject = Subject::new([
-            (
-                Source::UserSettings,
-                only(&[(Atom::FileWrite, Constraint::under(["/ws/src".into()]))]),
-            ),
-            (flag("--no-bash"), Narrowing::Drop(vec![Atom::ProcessExec])),
-        ]);
-        let denial = subject.check(Request::path(Atom::FileWrite, "/ws/doc/a")).unwrap_err();
-        assert_eq!(denial.removed_by, Some(Source::UserSettings));
-        assert!(denial.to_string().contains("only for path under /ws/src, asked for `/ws/doc/a`"));
-        let denial = subject.check(Request::bare(Atom::ProcessExec)).unwrap_err();
-        assert_eq!(denial.removed_by, Some(Source::UserSettings));
-        // The flag took nothing away any more, so it is no source.
-        assert_eq!(subject.sources().count(), 1);
-    }
-
-    #[test]
-    fn a_line_that_cannot_be_read_is_told_from_one_that_is_not_listed() {
-        let list = Constraint::commands([vec!["echo".to_owned()]]);
-        let subject = Subject::new([(Source::UserSettings, only(&[(Atom::ProcessExec, list)]))]);
-        let denied = |line: &str, parsed: Option<Vec<Vec<String>>>| {
-            let detail = Detail::Commands { line: line.to_owned(), parsed };
-            subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap_err().to_string()
-        };
-        assert!(denied("echo x >y", None).ends_with("without redirection, expansion or variables"));
-        let other = denied("ls", Some(vec![vec!["ls".to_owned()]]));
-        assert!(other.ends_with("(removed by user settings)"), "control: {other}");
-        let list = Constraint::commands([vec!["git".to_owned()]]);
-        let subject = Subject::new([(Source::UserSettings, only(&[(Atom::ProcessExec, list)]))]);
-        let words = ["git", "diff", "--output=x"].map(str::to_owned).to_vec();
-        let detail = Detail::Commands { line: String::new(), parsed: Some(vec![words]) };
-        let option = subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap_err();
-        assert!(option.to_string().contains("it begins as listed, but an option"), "{option}");
-    }
-
-    #[test]
-    fn a_grant_is_for_one_path_and_one_kind() {
-        let subject = Subject::new([]);
-        let grant = subject.check(Request::path(Atom::FileEdit, "/ws/a")).unwrap();
-        assert!(
-            grant.permits_write(Path::new("/ws/a")) && !grant.permits_write(Path::new("/ws/b"))
-        );
-        assert!(!grant.permits_exec() && !grant.permits_state(Path::new("/ws/a")));
-        let read = subject.check(Request::path(Atom::FileRead, "/ws/a")).unwrap();
-        assert!(!read.permits_write(Path::new("/ws/a")), "reading is not writing");
-        let state = Grant::own_state("/state");
-        assert!(state.permits_state(Path::new("/state/x")));
-        assert!(!state.permits_state(Path::new("/state/../x")));
-        assert!(!state.permits_write(Path::new("/state/x")) && !state.permits_exec());
-    }
-
-    #[test]
-    fn read_only_keeps_single_tools_that_a_list_names_and_says_which_servers_it_leaves_out() {
-        let tool = Atom::McpTool("git".into(), "log".into());
-        let server = Atom::McpServer("db".into());
-        let list = only(&[
-            (Atom::ImageEval, Constraint::Any),
-            (tool.clone(), Constraint::Any),
-            (server.clone(), Constraint::Any),
-        ]);
-        let subject = Subject::new([
-            (Source::UserSettings, list),
-            (flag("--read-only"), Narrowing::ReadOnly),
-        ]);
-        assert!(subject.holds(&tool) && !subject.holds(&server));
-        assert_eq!(subject.withheld(), [server]);
-        assert!(!subject.holds(&Atom::ImageEval) && !subject.holds(&Atom::ExtensionSpawnProcess));
-        assert!(subject.holds(&Atom::FileRead) && subject.holds(&Atom::ImageInspect));
-
-        let all = Subject::new([(flag("--read-only"), Narrowing::ReadOnly)]);
-        assert!(!all.holds(&tool));
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ use crate::{
         Agent, Backlog, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt,
         turn::Retry,
     },
-    authority::{BUILT_IN, Confinement, Grant, Report},
+    authority::{Confinement, Grant, Report},
     config::Settings,
     host::{
         self, Host,
@@ -52,9 +52,9 @@ use prompt::Prompt;
 /// The largest file of a system prompt, in bytes.
 const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 /// Seconds that a command may take when neither the call nor the settings say.
-const BASH_TIMEOUT: Duration = Duration::from_mins(2);
+pub(super) const BASH_TIMEOUT: Duration = Duration::from_mins(2);
 /// The most that a call may ask for when the settings do not say.
-const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
+pub(super) const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a reader has for the result when a signal has ended the run.
 const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 
@@ -134,8 +134,8 @@ fn run_in(
             return Ok(runtime.block_on(deliver(front, &mut signals, &summary)));
         }
     };
-    let subject = Arc::new(setup.subject(run)?);
-    check_budget(setup)?;
+    let subject = Arc::new(setup.subject());
+    setup.check_start()?;
     let mut keys = Keys::new(setup, handed, runtime, &mut signals);
     let opened = open_model(setup, &mut keys);
     let redactor = keys.redactor();
@@ -153,8 +153,11 @@ fn run_in(
     // A server on a socket needs no network.
     let network_is_off = model.needs_network() && signs.network_is_off();
     let tools = tool::standard();
-    let offered: Vec<&str> =
-        tools.iter().filter(|tool| subject.holds(&tool.atom())).map(|tool| tool.name()).collect();
+    let offered: Vec<&str> = tools
+        .iter()
+        .filter(|tool| subject.offers(tool.name(), &tool.atom()))
+        .map(|tool| tool.name())
+        .collect();
     let system = system(run, setup, &offered, confinement)?;
     let context = Arc::new(Context {
         host: Host::default(),
@@ -209,8 +212,8 @@ fn run_in(
             && network_is_off
         {
             fault.message.push_str(
-                "; the sandbox has no network: set `network` to true in its specification, or name \
-                 the port of a server on this machine in `localPorts`",
+                "; the sandbox has no network: set `network` to true in its specification, or \
+                 reach a server on this machine by a `unix:` address",
             );
         }
         front.result(&summary);
@@ -350,16 +353,6 @@ fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
     }
 }
 
-fn check_budget(setup: &Setup) -> Result<(), CliError> {
-    let profile = setup.profile();
-    let needs = BUILT_IN.iter().any(|known| known.name == profile && known.needs_budget);
-    if needs && !setup.settings.budgets.any() {
-        return Err(CliError::config(format!("the profile `{profile}` needs a budget"))
-            .hint("give `--max-turns`, `--max-tokens` or `--timeout`, or set `budgets`"));
-    }
-    Ok(())
-}
-
 /// Without a network nothing gets better by waiting.
 fn retry(network_is_off: bool) -> Retry {
     let standard = Retry::default();
@@ -390,8 +383,12 @@ fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
         timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
         max_timeout: seconds(max_timeout),
         withheld: withheld(setup, redactor),
-        pass: None,
-        set: Vec::new(),
+        pass: settings.pass_env.get().cloned().flatten(),
+        set: settings
+            .env
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.get()?.clone())))
+            .collect(),
     })
 }
 

@@ -27,10 +27,10 @@ pub(crate) struct Started {
 /// state directory) does not stop the run; it is said.
 pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliError> {
     let nothing = |notices| Started { id: None, history: Vec::new(), journal: None, notices };
-    if run.no_session {
+    let wanted = run.continue_latest || run.resume.is_some();
+    if run.no_session || !(wanted || setup.settings.session.or(true)) {
         return Ok(nothing(Vec::new()));
     }
-    let wanted = run.continue_latest || run.resume.is_some();
     let Some(paths) = &setup.paths else {
         if wanted {
             return Err(CliError::config(

@@ -14,7 +14,9 @@ mod generate;
 mod headless;
 mod hidden;
 mod journal;
+mod policy;
 mod print;
+mod project;
 mod provider;
 mod sessions;
 mod setup;
@@ -174,9 +176,9 @@ fn fail(error: &CliError, json: bool) -> u8 {
 /// Prints what this run may do: the very value that its calls would be checked against.
 fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
     let setup = Setup::read(run)?;
-    let subject = setup.subject(run)?;
+    let subject = setup.subject();
     let confinement = confinement::judge(&Signs::read(&setup.environment));
-    let report = Report::new(&subject, confinement);
+    let report = Report::new(&subject, confinement).with_notes(setup.notes());
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }

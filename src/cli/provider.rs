@@ -18,7 +18,7 @@ use super::{
 };
 
 /// The model of a run that names none.
-const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
+pub(super) const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 
 /// Opens the model of this run; nothing is sent. A key comes from `keys`, which may have to wait for
 /// a command.
@@ -36,6 +36,7 @@ pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn M
         .settings
         .provider(&name.provider)
         .map_err(|error| CliError::config(error.to_string()))?;
+    setup.permits(&name, &provider)?;
     let mut hint = None;
     let sources = provider.key_sources().unwrap_or_default();
     let key = keys.key(&name.provider, sources)?;
@@ -115,6 +116,7 @@ fn server_options(
         headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
     options.max_output = model.max_output.get().copied();
     options.options = model.options.get().cloned().unwrap_or_default();
+    options.options.extend(setup.settings.model_options());
     Ok(options)
 }
 

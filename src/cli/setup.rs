@@ -3,12 +3,29 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    authority::{Atom, BUILT_IN, Narrowing, Source, Subject, built_in},
-    config::{self, Flags, Layer, Paths, Settings, names},
-    host::{self, environment::Environment, files},
+    agent,
+    authority::{Confinement, Source, Subject},
+    config::{
+        self, Effective, Flags, Forbidden, Layer, Layers, ModelName, Paths, Provider, Scope,
+        Settings, Switches, names,
+    },
+    host::{
+        self,
+        confinement::{self, Signs},
+        environment::Environment,
+        files, state,
+    },
 };
 
-use super::{args::RunArguments, error::CliError};
+use super::{
+    args::RunArguments,
+    error::CliError,
+    policy,
+    project::{self, Project},
+};
+
+/// The largest display state that is read, in bytes.
+const DISPLAY_LIMIT: u64 = 64 * 1024;
 
 /// What the composition root knows before it decides anything.
 #[derive(Debug)]
@@ -20,6 +37,15 @@ pub(crate) struct Setup {
     pub(crate) warnings: Vec<String>,
     /// The physical current directory.
     pub(crate) workspace: PathBuf,
+    /// The project around it.
+    pub(crate) project: Project,
+    /// Whether the project's settings count as the user's own.
+    pub(crate) trusted: bool,
+    /// The policy files that were read.
+    pub(crate) policies: Vec<PathBuf>,
+    /// The configuration baked into the package.
+    pub(crate) baked: Option<PathBuf>,
+    effective: Effective,
 }
 
 impl Setup {
@@ -32,110 +58,113 @@ impl Setup {
         let workspace = host::environment::current_directory().map_err(|error| {
             CliError::config(format!("cannot tell the current directory: {error}"))
         })?;
-        let paths = Paths::new(
-            environment.home().as_deref(),
-            environment.var_os(names::XDG_CONFIG_HOME),
-            environment.var_os(names::XDG_STATE_HOME),
-        )
-        .ok();
-        let mut settings = Settings::default();
+        let paths = paths(&environment);
+        let baked = baked(&environment)?;
         let mut warnings = Vec::new();
-        if let Some(baked) = environment.var_os(names::KLI_BAKED).filter(|dir| !dir.is_empty()) {
-            let baked = Path::new(baked);
-            if !baked.is_absolute() {
-                return Err(CliError::config(format!(
-                    "`{}` is `{}`, which is no absolute path; unset it or name the directory in full",
-                    names::KLI_BAKED,
-                    baked.display()
-                )));
-            }
-            let file = Paths::baked_settings(baked);
-            let layer = read_file(&file, Layer::Baked, &mut warnings)?.ok_or_else(|| {
-                CliError::config(format!(
-                    "the baked configuration `{}` is not there; unset {} or build the package anew",
-                    file.display(),
-                    names::KLI_BAKED
-                ))
-            })?;
-            settings = layer.over(settings);
-        }
-        if let Some(paths) = &paths
-            && let Some(layer) = read_file(&paths.settings(), Layer::User, &mut warnings)?
-        {
-            settings = layer.over(settings);
-        }
-        for (variable, provider) in config::ADDRESSES {
-            let address = Settings::from_environment(provider, environment.var(variable))
-                .map_err(|error| CliError::config(format!("{variable}: {error}")))?;
-            settings = address.over(settings);
-        }
-        let flags = Flags {
-            model: run.model.clone(),
-            profile: run.profile.clone(),
-            capabilities: run.capabilities.clone(),
-            max_turns: run.max_turns.clone(),
-            max_tokens: run.max_tokens.clone(),
-            timeout: run.timeout.clone(),
+        let policies = policy::read(baked.as_deref(), &mut warnings)?;
+        let mut layers = Layers {
+            files: own_files(&environment, paths.as_ref(), baked.as_deref(), &mut warnings)?,
+            flags: flags(run)?,
+            switches: Switches {
+                read_only: run.read_only,
+                no_bash: run.no_bash,
+                no_eval: run.no_eval,
+            },
+            policies: policies.iter().map(|source| source.policy.clone()).collect(),
+            default_profile: "print",
         };
-        let flags = flags.settings().map_err(|error| CliError::config(error.to_string()))?;
-        settings = flags.over(settings);
-        settings.check().map_err(|error| CliError::config(error.to_string()))?;
-        Ok(Self { environment, paths, settings, warnings, workspace })
+        let project = Project::read(&workspace)?;
+        let may_trust = layers.policies.iter().all(|policy| policy.trust_projects);
+        let trusted =
+            trusts(run, &project, paths.as_ref(), &environment, may_trust, &mut warnings)?;
+        let known = layers.files.iter().cloned().fold(Settings::default(), |a, b| b.over(a));
+        layers.files.push(read_project(&project, trusted, &known, &mut warnings)?);
+        let effective = layers.settle().map_err(|error| CliError::config(error.to_string()))?;
+        let setup = Self {
+            settings: effective.settings.clone(),
+            policies: policies.into_iter().map(|source| source.file).collect(),
+            environment,
+            paths,
+            warnings,
+            workspace,
+            project,
+            trusted,
+            baked,
+            effective,
+        };
+        Ok(setup.with_tool_warnings())
     }
 
     /// Returns the profile of this run.
     pub(crate) fn profile(&self) -> &str {
-        self.settings.profile.get().map_or("print", String::as_str)
+        &self.effective.profile
+    }
+
+    /// Says whether a run without a budget is refused.
+    pub(crate) fn needs_budget(&self) -> bool {
+        self.effective.needs_budget()
+    }
+
+    /// Says whether the policies let projects be trusted.
+    pub(crate) fn may_trust(&self) -> bool {
+        self.effective.may_trust()
     }
 
     /// Computes what this run may do. The preview prints this value, and every call of the run is
     /// checked against it: there is no other way to a subject.
-    ///
-    /// # Errors
-    /// For a profile that does not exist.
-    pub(crate) fn subject(&self, run: &RunArguments) -> Result<Subject, CliError> {
-        let resolve = |path: &str| self.physical(path);
-        let (flags, files): (Vec<_>, Vec<_>) = self
-            .settings
-            .capabilities
-            .iter()
-            .partition(|(source, _)| matches!(source, Source::Flag(_)));
-        let lists = |lists: Vec<&(Source, crate::authority::List)>| {
-            lists
-                .into_iter()
-                .map(|(source, list)| (source.clone(), list.narrowing(resolve)))
-                .collect::<Vec<_>>()
-        };
-        let mut layers = lists(files);
-        let profile = self.profile();
-        let narrowings = built_in(profile).ok_or_else(|| {
-            let names: Vec<&str> = BUILT_IN.iter().map(|profile| profile.name).collect();
-            CliError::config(format!(
-                "unknown profile `{profile}`; the profiles are {}",
-                names.join(", ")
-            ))
-        })?;
-        layers.extend(
-            narrowings
-                .into_iter()
-                .map(|narrowing| (Source::Profile(profile.to_owned()), narrowing)),
-        );
-        let flag = |name: &str| Source::Flag(name.to_owned());
-        if run.read_only {
-            layers.push((flag("--read-only"), Narrowing::ReadOnly));
-        }
-        if run.no_bash {
-            layers.push((flag("--no-bash"), Narrowing::Drop(vec![Atom::ProcessExec])));
-        }
-        if run.no_eval {
-            layers.push((flag("--no-eval"), Narrowing::Drop(vec![Atom::ImageEval])));
-        }
-        layers.extend(lists(flags));
-        Ok(Subject::new(layers))
+    pub(crate) fn subject(&self) -> Subject {
+        self.effective.subject(|source, path| self.physical(source, path))
     }
 
-    /// Returns the physical path that a written one stands for, as far as it is there.
-    fn physical(&self, path: &str) -> PathBuf {
+    /// Checks a model, and where its requests would go, against the policies.
+    ///
+    /// # Errors
+    /// For what a policy forbids.
+    pub(crate) fn permits(&self, name: &ModelName, provider: &Provider) -> Result<(), CliError> {
+        self.effective
+            .policies
+            .iter()
+            .try_for_each(|policy| policy.permits(name, provider))
+            .map_err(|error| CliError::config(error.to_string()))
+    }
+
+    /// Checks that a run may start here at all.
+    ///
+    /// # Errors
+    /// When a policy wants the sandbox and there is none, and when the profile wants a budget.
+    pub(crate) fn check_start(&self) -> Result<(), CliError> {
+        let required = self.effective.policies.iter().any(|policy| policy.require_sandbox);
+        if required
+            && confinement::judge(&Signs::read(&self.environment)) != Confinement::KliSandbox
+        {
+            return Err(CliError::config(Forbidden::Unconfined.to_string()));
+        }
+        if self.needs_budget() && !self.settings.budgets.any() {
+            let profile = self.profile();
+            return Err(CliError::config(format!("the profile `{profile}` needs a budget"))
+                .hint("give `--max-turns`, `--max-tokens` or `--timeout`, or set `budgets`"));
+        }
+        Ok(())
+    }
+
+    /// Returns what the preview says besides the subject: the budgets, and the one that is missing.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = self.effective.budget_notes();
+        if self.needs_budget() && notes.is_empty() {
+            notes.push(format!(
+                "the profile `{}` needs a budget and has none: a run is refused",
+                self.profile()
+            ));
+        }
+        notes
+    }
+
+    /// Returns the physical path that a written one stands for, as far as it is there. A project
+    /// writes its paths from its own root.
+    fn physical(&self, source: &Source, path: &str) -> PathBuf {
+        if *source == Source::ProjectSettings && !path.starts_with('~') {
+            return physical(&self.project.root.join(path));
+        }
         physical(&self.spelled(path).unwrap_or_else(|_| self.workspace.join(path)))
     }
 
@@ -151,6 +180,190 @@ impl Setup {
             None => Ok(self.workspace.join(path)),
         }
     }
+
+    /// A denied tool that does not exist denies nothing; whoever wrote it should know.
+    fn with_tool_warnings(mut self) -> Self {
+        let known = agent::tool_names();
+        let policies =
+            self.effective.policies.iter().map(|policy| ("policy".to_owned(), &policy.deny_tools));
+        let lists =
+            self.settings.deny_tools.iter().map(|(source, names)| (source.to_string(), names));
+        let mut found = Vec::new();
+        for (source, names) in lists.chain(policies) {
+            // Tools of MCP servers are named `server__tool`.
+            for name in names.iter().filter(|name| !name.contains("__")) {
+                if !known.contains(&name.as_str()) {
+                    let near = known
+                        .iter()
+                        .map(|tool| (strsim::damerau_levenshtein(name, tool), tool))
+                        .filter(|(distance, _)| *distance <= 2)
+                        .min();
+                    let near = near
+                        .map_or_else(String::new, |(_, tool)| format!("; did you mean `{tool}`?"));
+                    found.push(format!(
+                        "`denyTools` of {source} names `{name}`, which is no tool of this version{near}"
+                    ));
+                }
+            }
+        }
+        self.warnings.extend(found);
+        self
+    }
+}
+
+/// Returns kli's directories, when a home is known.
+pub(crate) fn paths(environment: &Environment) -> Option<Paths> {
+    Paths::new(
+        environment.home().as_deref(),
+        environment.var_os(names::XDG_CONFIG_HOME),
+        environment.var_os(names::XDG_STATE_HOME),
+    )
+    .ok()
+}
+
+fn baked(environment: &Environment) -> Result<Option<PathBuf>, CliError> {
+    let Some(baked) = environment.var_os(names::KLI_BAKED).filter(|dir| !dir.is_empty()) else {
+        return Ok(None);
+    };
+    let baked = Path::new(baked);
+    if !baked.is_absolute() {
+        return Err(CliError::config(format!(
+            "`{}` is `{}`, which is no absolute path; unset it or name the directory in full",
+            names::KLI_BAKED,
+            baked.display()
+        )));
+    }
+    Ok(Some(baked.to_owned()))
+}
+
+/// Reads the layers that are the user's own, the weakest first.
+fn own_files(
+    environment: &Environment,
+    paths: Option<&Paths>,
+    baked: Option<&Path>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Settings>, CliError> {
+    let mut found = Vec::new();
+    if let Some(baked) = baked {
+        let file = Paths::baked_settings(baked);
+        let layer = read_file(&file, Layer::Baked, warnings)?.ok_or_else(|| {
+            CliError::config(format!(
+                "the baked configuration `{}` is not there; unset {} or build the package anew",
+                file.display(),
+                names::KLI_BAKED
+            ))
+        })?;
+        found.push(layer);
+    }
+    if let Some(paths) = paths {
+        found.extend(read_file(&paths.settings(), Layer::User, warnings)?);
+    }
+    let mut variables = Settings::default();
+    for (variable, provider) in config::ADDRESSES {
+        let address = Settings::from_environment(provider, environment.var(variable))
+            .map_err(|error| CliError::config(format!("{variable}: {error}")))?;
+        variables = address.over(variables);
+    }
+    if let Some(paths) = paths {
+        let known = found.iter().cloned().fold(Settings::default(), |a, b| b.over(a));
+        let known = variables.clone().over(known);
+        match read_display(&paths.display(), &known) {
+            Ok(display) => found.push(display),
+            Err(sentence) => {
+                warnings.push(format!("{sentence}; what was chosen there is left out"));
+            }
+        }
+    }
+    found.push(variables);
+    Ok(found)
+}
+
+/// Reads the display state. A jailed run can write it, so it is data: a link is not followed, and
+/// what is broken stops nothing.
+fn read_display(file: &Path, known: &Settings) -> Result<Settings, String> {
+    match state::metadata(file) {
+        Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(Settings::default()),
+        Ok(meta) if !meta.is_file() => {
+            return Err(format!("the display state `{}` is no regular file", file.display()));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let read = files::resolve(file, Path::new("/"), None)
+        .and_then(|physical| files::read_whole(&physical, DISPLAY_LIMIT))
+        .map_err(|error| error.sentence())?;
+    let Some((bytes, _)) = read else {
+        return Err(format!(
+            "the display state `{}` is longer than {DISPLAY_LIMIT} bytes",
+            file.display()
+        ));
+    };
+    let name = file.display().to_string();
+    let parsed = Settings::parse_scoped(&name, &bytes, Layer::Display, Scope::Display)
+        .map_err(|error| error.to_string())?;
+    let mut settings = parsed.settings;
+    if settings.drop_strange_model(known) {
+        return Err(format!(
+            "the display state `{}` names a model of no provider that is known",
+            file.display()
+        ));
+    }
+    Ok(settings)
+}
+
+fn flags(run: &RunArguments) -> Result<Settings, CliError> {
+    let flags = Flags {
+        model: run.model.clone(),
+        profile: run.profile.clone(),
+        model_options: run.model_option.clone(),
+        capabilities: run.capabilities.clone(),
+        max_turns: run.max_turns.clone(),
+        max_tokens: run.max_tokens.clone(),
+        timeout: run.timeout.clone(),
+    };
+    flags.settings().map_err(|error| CliError::config(error.to_string()))
+}
+
+/// Says whether the project's settings count as the user's own.
+fn trusts(
+    run: &RunArguments,
+    project: &Project,
+    paths: Option<&Paths>,
+    environment: &Environment,
+    may_trust: bool,
+    warnings: &mut Vec<String>,
+) -> Result<bool, CliError> {
+    if run.trust_project {
+        return if may_trust {
+            Ok(true)
+        } else {
+            Err(CliError::config(Forbidden::Trust.to_string()))
+        };
+    }
+    let Some(paths) = paths.filter(|_| may_trust && project.is_there()) else { return Ok(false) };
+    Ok(match project.is_trusted(paths, environment.home().as_deref()) {
+        Ok(trusted) => trusted,
+        Err(error) => {
+            warnings.push(error.fault.message);
+            false
+        }
+    })
+}
+
+/// Reads the project's layer; what it may not say is one notice.
+fn read_project(
+    project: &Project,
+    trusted: bool,
+    known: &Settings,
+    warnings: &mut Vec<String>,
+) -> Result<Settings, CliError> {
+    let parsed = project.parse(if trusted { Scope::Whole } else { Scope::Project })?;
+    let (mut settings, mut ignored) = (parsed.settings, parsed.ignored);
+    warnings.extend(parsed.warnings.iter().map(ToString::to_string));
+    if !trusted && settings.drop_strange_model(known) {
+        ignored.push("model".to_owned());
+    }
+    warnings.extend(project::notice(project, &ignored));
+    Ok(settings)
 }
 
 /// Reads one settings file; `None` when there is none.
@@ -200,5 +413,22 @@ pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, C
             None => Ok(None),
         },
         Err(error) => Err(CliError::config(error.sentence())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{headless, provider};
+    use crate::config::{keys, parse_duration};
+
+    #[test]
+    fn the_defaults_that_are_documented_are_those_that_hold() {
+        let default = |name: &str| {
+            let row = keys::find(keys::SETTINGS, name).unwrap();
+            serde_json::from_str::<String>(row.default).unwrap()
+        };
+        assert_eq!(default("model"), provider::DEFAULT_MODEL);
+        assert_eq!(parse_duration(&default("bash.timeout")), Ok(headless::BASH_TIMEOUT));
+        assert_eq!(parse_duration(&default("bash.maxTimeout")), Ok(headless::BASH_MAX_TIMEOUT));
     }
 }

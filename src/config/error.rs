@@ -85,27 +85,72 @@ pub enum Problem {
     /// A list of capabilities that cannot be read.
     #[error(transparent)]
     Capabilities(#[from] ListError),
+    /// An unknown key where one that is left out would leave more than was meant.
+    #[error("unknown key{}; mend or remove it, as a key that narrows is never left out in silence", hint(*.nearest))]
+    Unknown {
+        /// The nearest known key of the same object.
+        nearest: Option<&'static str>,
+    },
+    /// A policy file without a value: a policy that was masked or cut off must not pass for none.
+    #[error("the policy is empty; write `{{}}` for one that forbids nothing, or remove the file")]
+    NoPolicy,
+    /// A policy in a settings file.
+    #[error("a policy is no part of the settings; it goes into `/etc/kli/policy.json`")]
+    Policy,
+    /// A key that is known, but not here.
+    #[error("this key cannot be set {place}; {repair}")]
+    Misplaced {
+        /// Where.
+        place: &'static str,
+        /// What to do instead.
+        repair: &'static str,
+    },
+    /// An empty array where at least one value is needed.
+    #[error("the array is empty; name at least one, or leave the key out")]
+    Empty,
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
 }
 
 fn leave_out(found: &str) -> &'static str {
     if found == "null" { "; leave the key out instead" } else { "" }
 }
 
-/// A key that this version does not know. It is ignored, and the person is told.
+/// A key that this version does not use. It is ignored, and the person is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Where; the key is the unknown one.
     pub place: Place,
     /// The nearest known key of the same object, when one is near.
     pub nearest: Option<&'static str>,
+    /// Why it is not used.
+    pub about: About,
+}
+
+/// Why a key is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Nobody knows it.
+    Unknown,
+    /// Its meaning comes with a later version.
+    Later,
+    /// The original kli knew it; what takes its place.
+    Former(&'static str),
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: unknown key, ignored", self.place)?;
-        match self.nearest {
-            Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
-            None => Ok(()),
+        match (self.about, self.nearest) {
+            (About::Later, _) => write!(f, "{}: not part of this version, ignored", self.place),
+            (About::Former(instead), _) => {
+                write!(f, "{}: a key of the original kli, ignored; now it is {instead}", self.place)
+            }
+            (About::Unknown, None) => write!(f, "{}: unknown key, ignored", self.place),
+            (About::Unknown, Some(nearest)) => {
+                write!(f, "{}: unknown key, ignored; did you mean `{nearest}`?", self.place)
+            }
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct Flags {
     pub model: Option<String>,
     /// `--profile`
     pub profile: Option<String>,
+    /// `--model-option`, as often as it was given; the last one of a name counts.
+    pub model_options: Vec<String>,
     /// `--capabilities`, as often as it was given; they meet.
     pub capabilities: Vec<String>,
     /// `--max-turns`
@@ -72,10 +74,24 @@ impl Flags {
         }
 
         let mut settings = Settings {
-            model: set("--model", self.model.as_ref(), str::parse)?,
-            profile: set("--profile", self.profile.as_ref(), values::profile)?,
+            profile: set("--profile", self.profile.as_ref(), values::name)?,
             ..Settings::default()
         };
+        if let Some(text) = &self.model {
+            let choice = values::model(text)
+                .map_err(|source| FlagError::Value { flag: "--model", source })?;
+            settings.choose(choice, Layer::Flag);
+        }
+        for text in &self.model_options {
+            let (name, value) =
+                text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                    let source = ValueError::Option { text: values::shown(text) };
+                    FlagError::Value { flag: "--model-option", source }
+                })?;
+            // What is no JSON is the text as it is, so that words need no quotes.
+            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            settings.options.insert(name.to_owned(), Setting::new(value, Layer::Flag));
+        }
         settings.budgets.turns = set("--max-turns", self.max_turns.as_ref(), values::count)?;
         settings.budgets.tokens = set("--max-tokens", self.max_tokens.as_ref(), values::count)?;
         if let Some(text) = &self.timeout {
@@ -106,6 +122,11 @@ mod tests {
         let flags = Flags {
             model: Some("replay/demo".into()),
             profile: Some("review".into()),
+            model_options: vec![
+                "temperature=0".into(),
+                "stop=END=1".into(),
+                "temperature=0.5".into(),
+            ],
             capabilities: vec!["file/read,file/edit".into(), String::new()],
             max_turns: Some("3".into()),
             max_tokens: Some("1000".into()),
@@ -114,6 +135,9 @@ mod tests {
         let settings = flags.settings().unwrap();
         assert_eq!(settings.model.get().unwrap().to_string(), "replay/demo");
         assert_eq!(settings.model.layer(), Some(Layer::Flag));
+        let options = settings.model_options();
+        assert_eq!(options["temperature"], 0.5);
+        assert_eq!(options["stop"], "END=1", "what is no JSON is text");
         assert_eq!(settings.budgets.turns.get(), Some(&3));
         assert_eq!(settings.budgets.tokens.get(), Some(&1000));
         assert_eq!(settings.budgets.time.get(), Some(&Duration::from_mins(2)));
@@ -134,17 +158,22 @@ mod tests {
         };
         for (error, parts) in [
             (
-                bad(|f| f.model = Some("gpt".into())),
-                ["--model: `gpt` names no model", "PROVIDER/MODEL"],
+                bad(|f| f.model = Some("gpt 4".into())),
+                ["--model: `gpt 4` names no model", "PROVIDER/MODEL"],
             ),
             (
-                bad(|f| f.profile = Some("reviw".into())),
-                ["--profile: unknown profile `reviw`", "did you mean `review`?"],
+                bad(|f| f.profile = Some("a/b".into())),
+                ["--profile: `a/b` cannot be a name", "letters, digits"],
             ),
             (
                 bad(|f| f.capabilities.push("file/raed".into())),
                 ["--capabilities: unknown capability `file/raed`", "did you mean `file/read`?"],
             ),
+            (
+                bad(|f| f.model_options.push("temperature".into())),
+                ["--model-option: `temperature` sets no option", "`KEY=VALUE`"],
+            ),
+            (bad(|f| f.model_options.push("=1".into())), ["--model-option: `=1`", "temperature=0"]),
             (bad(|f| f.max_turns = Some("0".into())), ["--max-turns: `0`", "from 1 to"]),
             (bad(|f| f.max_tokens = Some("1k".into())), ["--max-tokens: `1k`", "whole number"]),
             (bad(|f| f.timeout = Some("90".into())), ["--timeout: `90` has no unit", "`90s`"]),

@@ -13,7 +13,8 @@ use jsonc_parser::{
 
 use super::{
     duration::parse_duration,
-    error::{ConfigError, Place, Problem, Warning},
+    error::{About, ConfigError, Place, Problem, Warning},
+    keys::{self, Key},
     settings::MAX_BYTES,
     values::{self, ValueError},
 };
@@ -43,10 +44,9 @@ pub(super) fn with_root<T>(
     bytes: &[u8],
     read: impl FnOnce(Option<Node<'_>>) -> Result<T, ConfigError>,
 ) -> Result<T, ConfigError> {
-    let head = Place { file: file.to_owned(), line: 1, column: 1, key: String::new() };
     if bytes.len() > MAX_BYTES {
         let problem = Problem::TooLarge { bytes: bytes.len(), most: MAX_BYTES };
-        return Err(ConfigError::new(head, problem));
+        return Err(head_error(file, problem));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
@@ -85,6 +85,20 @@ pub(super) fn with_root<T>(
         key_at: value.start(),
         value,
     }))
+}
+
+/// Reads JSON with comments as plain JSON; a file without any value is `null`.
+///
+/// # Errors
+/// [`ConfigError`] for what is no JSON with comments, with its place.
+pub fn plain(file: &str, bytes: &[u8]) -> Result<serde_json::Value, ConfigError> {
+    with_root(file, bytes, |root| root.map_or(Ok(serde_json::Value::Null), |root| root.json()))
+}
+
+/// Returns an error about a file as a whole.
+pub(super) fn head_error(file: &str, problem: Problem) -> ConfigError {
+    let place = Place { file: file.to_owned(), line: 1, column: 1, key: String::new() };
+    ConfigError::new(place, problem)
 }
 
 impl Text<'_> {
@@ -164,15 +178,98 @@ impl<'a> Node<'a> {
         ConfigError::new(place, problem)
     }
 
-    /// Returns a warning that nobody knows this key; `known` are the keys beside it.
-    pub(super) fn unknown(&self, known: &[&'static str]) -> Warning {
-        let nearest = values::nearest(self.name(), known.iter().copied());
-        Warning { place: self.text.place(self.key_at, &self.key), nearest }
+    /// Returns the members that the table knows below `parent`; the others become warnings.
+    ///
+    /// # Errors
+    /// For what is no object, and for an unknown key that is nearly one that narrows: left out, it
+    /// would leave the run with more than was meant.
+    pub(super) fn known(
+        &self,
+        table: &'static [Key],
+        parent: &str,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Vec<Self>, ConfigError> {
+        let mut found = Vec::new();
+        for member in self.members()? {
+            match member.judge(table, parent)? {
+                None => found.push(member),
+                Some(warning) => warnings.push(warning),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns what is to be said about this key; `None` for one that is read.
+    pub(super) fn judge(
+        &self,
+        table: &'static [Key],
+        parent: &str,
+    ) -> Result<Option<Warning>, ConfigError> {
+        let warning = |nearest, about| {
+            Ok(Some(Warning { place: self.text.place(self.key_at, &self.key), nearest, about }))
+        };
+        let rows = keys::below(table, parent);
+        if let Some(row) = rows.iter().find(|row| row.leaf() == self.name) {
+            let later = row.shape == keys::Shape::Later;
+            return if later { warning(None, About::Later) } else { Ok(None) };
+        }
+        if parent.is_empty() && values::nearest(self.name, ["policy"]).is_some() {
+            return Err(self.key_error(Problem::Policy));
+        }
+        let full = if parent.is_empty() {
+            self.name.to_owned()
+        } else {
+            format!("{parent}.{}", self.name)
+        };
+        if let Some((_, instead)) = keys::FORMER.iter().find(|(former, _)| *former == full) {
+            return warning(None, About::Former(instead));
+        }
+        let nearest = values::nearest(self.name, rows.iter().map(|row| row.leaf()));
+        match nearest.and_then(|near| rows.iter().find(|row| row.leaf() == near)) {
+            Some(row) if row.narrows => {
+                Err(self.key_error(Problem::Unknown { nearest: Some(row.leaf()) }))
+            }
+            _ => warning(nearest, About::Unknown),
+        }
+    }
+
+    /// Returns a truth value.
+    pub(super) fn flag(&self) -> Result<bool, ConfigError> {
+        match self.value {
+            Value::BooleanLit(boolean) => Ok(boolean.value),
+            _ => Err(self.type_error("`true` or `false`")),
+        }
+    }
+
+    /// Returns the strings of an array, each checked.
+    pub(super) fn strings<T>(
+        &self,
+        check: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        if !matches!(self.value, Value::Array(_)) {
+            return Err(self.type_error("an array of strings"));
+        }
+        self.elements().iter().map(|element| element.string(&check)).collect()
+    }
+
+    /// Says whether the value is `null`.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self.value, Value::NullKeyword(_))
+    }
+
+    /// Says whether the value is an array.
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self.value, Value::Array(_))
     }
 
     fn type_error(&self, expected: &'static str) -> ConfigError {
         // What stands below `providers` may be a secret in the wrong place.
-        let secret = self.key == "providers" || self.key.starts_with("providers.");
+        let secret = ["providers", "bash.env"].iter().any(|parent| {
+            self.key.split(".settings.").any(|key| {
+                key.strip_prefix(parent)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        });
         let found = match self.value {
             Value::StringLit(_) if secret => "a string".to_owned(),
             Value::StringLit(text) => format!("the string `{}`", values::shown(&text.value)),

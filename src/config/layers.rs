@@ -1,10 +1,10 @@
 //! Layers: where a value came from, and how one layer lies over another.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::authority::Source;
 
-use super::settings::Settings;
+use super::settings::{Bash, Budgets, Settings};
 
 /// Where a value came from, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,10 +13,18 @@ pub enum Layer {
     Baked,
     /// The user's settings file.
     User,
+    /// What a person chose while kli ran.
+    Display,
     /// A variable of the environment.
     Environment,
+    /// The project's settings file.
+    Project,
+    /// The settings of a profile.
+    Profile,
     /// A flag on the command line.
     Flag,
+    /// The machine's policy, or the package's.
+    Policy,
 }
 
 impl Layer {
@@ -24,8 +32,11 @@ impl Layer {
     pub(super) fn source(self, flag: &str) -> Source {
         match self {
             Self::Baked => Source::Baked,
-            Self::User | Self::Environment => Source::UserSettings,
+            Self::User | Self::Display | Self::Environment => Source::UserSettings,
+            Self::Project => Source::ProjectSettings,
+            Self::Profile => Source::Profile(String::new()),
             Self::Flag => Source::Flag(flag.to_owned()),
+            Self::Policy => Source::Policy,
         }
     }
 }
@@ -35,8 +46,12 @@ impl fmt::Display for Layer {
         f.write_str(match self {
             Self::Baked => "baked",
             Self::User => "user settings",
+            Self::Display => "display state",
             Self::Environment => "environment",
+            Self::Project => "project settings",
+            Self::Profile => "profile",
             Self::Flag => "flag",
+            Self::Policy => "policy",
         })
     }
 }
@@ -103,8 +118,8 @@ fn seconds(duration: Duration) -> String {
 }
 
 impl Settings {
-    /// Lays these settings over earlier ones: values that are set win, except `capabilities`, where
-    /// every layer's list is kept, as they meet.
+    /// Lays these settings over earlier ones: values that are set win, except `capabilities` and
+    /// `denyTools`, where every layer's list is kept, as they meet.
     #[must_use]
     pub fn over(self, earlier: Self) -> Self {
         let mut providers = earlier.providers;
@@ -114,13 +129,26 @@ impl Settings {
         }
         let mut capabilities = earlier.capabilities;
         capabilities.extend(self.capabilities);
+        let mut deny_tools = earlier.deny_tools;
+        deny_tools.extend(self.deny_tools);
+        // A model in full and an alias are two spellings of one choice.
+        let chosen = self.model.get().is_some() || self.alias.get().is_some();
+        let (model, alias) =
+            if chosen { (self.model, self.alias) } else { (earlier.model, earlier.alias) };
         Self {
-            model: self.model.over(earlier.model),
+            model,
+            alias,
+            models: over_each(self.models, earlier.models),
+            options: over_each(self.options, earlier.options),
             profile: self.profile.over(earlier.profile),
+            profiles: over_each(self.profiles, earlier.profiles),
             capabilities,
+            deny_tools,
             providers,
             bash: self.bash.over(earlier.bash),
             budgets: self.budgets.over(earlier.budgets),
+            session: self.session.over(earlier.session),
+            log: self.log.over(earlier.log),
         }
     }
 
@@ -138,5 +166,53 @@ impl Settings {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn over_each<T>(
+    later: BTreeMap<String, Setting<T>>,
+    earlier: BTreeMap<String, Setting<T>>,
+) -> BTreeMap<String, Setting<T>> {
+    let mut all = earlier;
+    all.extend(later);
+    all
+}
+
+impl Bash {
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            shell: self.shell.over(earlier.shell),
+            timeout: self.timeout.over(earlier.timeout),
+            max_timeout: self.max_timeout.over(earlier.max_timeout),
+            env: over_each(self.env, earlier.env),
+            pass_env: self.pass_env.over(earlier.pass_env),
+        }
+    }
+}
+
+impl Budgets {
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            turns: self.turns.over(earlier.turns),
+            tokens: self.tokens.over(earlier.tokens),
+            time: self.time.over(earlier.time),
+        }
+    }
+
+    /// Lowers every bound to the one that is given, where that is lower or the only one.
+    pub(super) fn cap(&mut self, bounds: &Self) {
+        fn lower<T: Copy + Ord>(value: &mut Setting<T>, bound: &Setting<T>) {
+            let looser = match (value.get(), bound.get()) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some(value), Some(bound)) => value > bound,
+            };
+            if looser {
+                *value = bound.clone();
+            }
+        }
+        lower(&mut self.turns, &bounds.turns);
+        lower(&mut self.tokens, &bounds.tokens);
+        lower(&mut self.time, &bounds.time);
     }
 }

@@ -6,6 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The machine's policy. No variable moves it.
+pub const POLICY: &str = "/etc/kli/policy.json";
+
 /// The directories of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
@@ -63,6 +66,16 @@ impl Paths {
         self.config.join("settings.json")
     }
 
+    /// Returns the record of trusted projects.
+    pub fn trust(&self) -> PathBuf {
+        self.config.join("trust.json")
+    }
+
+    /// Returns the display state: what a person chose while kli ran.
+    pub fn display(&self) -> PathBuf {
+        self.state.join("ui.json")
+    }
+
     /// Returns the directory of all sessions.
     pub fn sessions(&self) -> PathBuf {
         self.state.join("sessions")
@@ -71,6 +84,16 @@ impl Paths {
     /// Returns the settings file of a baked configuration.
     pub fn baked_settings(baked: &Path) -> PathBuf {
         baked.join("settings.json")
+    }
+
+    /// Returns the policy of a baked configuration.
+    pub fn baked_policy(baked: &Path) -> PathBuf {
+        baked.join("policy.json")
+    }
+
+    /// Returns the settings file of a project.
+    pub fn project_settings(root: &Path) -> PathBuf {
+        root.join(".kli").join("settings.json")
     }
 }
 

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use super::{
     error::{ConfigError, Warning},
     jsonc::Node,
+    keys,
     layers::{Layer, Setting},
     names,
     settings::Settings,
     values::{self, ValueError},
 };
-
-const KEYS: &[&str] =
-    &["baseUrl", "file", "headers", "keyCommand", "keyEnv", "keyFile", "kind", "models"];
-const MODEL_KEYS: &[&str] = &["maxOutput", "options"];
 
 /// The variables that set the address of a built-in provider, each with the provider's name.
 pub const ADDRESSES: [(&str, &str); 2] =
@@ -102,7 +99,7 @@ impl ModelSettings {
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, ConfigError> {
         let mut settings = Self::default();
-        for node in entry.members()? {
+        for node in entry.known(keys::SETTINGS, "providers.NAME.models.NAME", warnings)? {
             match node.name() {
                 "maxOutput" => settings.max_output = Setting::new(node.count()?, layer),
                 "options" => {
@@ -110,7 +107,7 @@ impl ModelSettings {
                     let options = node.members()?.into_iter().map(option);
                     settings.options = Setting::new(options.collect::<Result<_, _>>()?, layer);
                 }
-                _ => warnings.push(node.unknown(MODEL_KEYS)),
+                _ => {}
             }
         }
         Ok(settings)
@@ -185,6 +182,16 @@ pub struct Server {
     pub headers: BTreeMap<String, String>,
     /// What is said about single models, by the provider's name for them.
     pub models: BTreeMap<String, ModelSettings>,
+}
+
+impl Provider {
+    /// Returns the address that requests go to; `None` when none go anywhere.
+    pub fn address(&self) -> Option<&str> {
+        match self {
+            Self::Server(server) => Some(&server.base_url),
+            Self::Replay { .. } => None,
+        }
+    }
 }
 
 /// Values of headers may be secret, so only their names are shown.
@@ -311,7 +318,7 @@ impl ProviderSettings {
         let name = entry.name();
         values::provider_name(name).map_err(|error| entry.key_error(error))?;
         let mut settings = Self::default();
-        for node in entry.members()? {
+        for node in entry.known(keys::SETTINGS, "providers.NAME", warnings)? {
             match node.name() {
                 "kind" => settings.kind = Setting::new(node.string(kind)?, layer),
                 "baseUrl" => settings.base_url = Setting::new(node.string(values::address)?, layer),
@@ -330,7 +337,7 @@ impl ProviderSettings {
                         settings.models.insert(entry.name().to_owned(), model);
                     }
                 }
-                _ => warnings.push(node.unknown(KEYS)),
+                _ => {}
             }
         }
         Ok((name.to_owned(), settings))

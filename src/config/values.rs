@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::authority::BUILT_IN;
+use crate::authority::{Approve, BUILT_IN};
 
 /// A value of the right type that is not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,13 +15,31 @@ pub enum ValueError {
         /// What was written.
         text: String,
     },
-    /// A profile that does not exist.
-    #[error("unknown profile `{text}`{}; the profiles are {}", did_you_mean(*.nearest), profiles())]
-    Profile {
+    /// A name that no alias, profile or tool can have.
+    #[error("`{text}` cannot be a name; use letters, digits, `-`, `_` and `.`")]
+    Name {
+        /// What was written.
+        text: String,
+    },
+    /// A built-in profile's name.
+    #[error("`{text}` is a built-in profile; give this one another name")]
+    BuiltIn {
+        /// What was written.
+        text: String,
+    },
+    /// An approval policy that does not exist.
+    #[error("unknown approval `{text}`{}; it is `never`, `writes` or `all`", did_you_mean(*.nearest))]
+    Approve {
         /// What was written.
         text: String,
         /// The nearest one.
         nearest: Option<&'static str>,
+    },
+    /// A flag's `KEY=VALUE` without one of both.
+    #[error("`{text}` sets no option; write `KEY=VALUE`, like `temperature=0`")]
+    Option {
+        /// What was written.
+        text: String,
     },
     /// A provider kind that does not exist.
     #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
@@ -93,11 +111,6 @@ fn did_you_mean(nearest: Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |name| format!(", did you mean `{name}`?"))
 }
 
-fn profiles() -> String {
-    let names: Vec<String> = BUILT_IN.iter().map(|p| format!("`{}`", p.name)).collect();
-    names.join(", ")
-}
-
 /// A model as settings and flags name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName {
@@ -157,12 +170,74 @@ pub(super) fn nearest(
         .map(|(_, name)| name)
 }
 
-pub(super) fn profile(text: &str) -> Result<String, ValueError> {
-    let names = || BUILT_IN.iter().map(|profile| profile.name);
-    if names().any(|name| name == text) {
-        return Ok(text.to_owned());
+/// Returns the name nearest to what was written, of names that are not fixed.
+pub(super) fn nearest_of(text: &str, known: &[String]) -> Option<String> {
+    known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(text, name), name))
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name.clone())
+}
+
+/// Returns a length of time as settings write it.
+pub(super) fn time(time: std::time::Duration) -> String {
+    let millis = time.as_millis();
+    [("h", 3_600_000, u128::MAX), ("m", 60_000, 60), ("s", 1_000, 60), ("ms", 1, 1_000)]
+        .map(|(unit, size, below)| ((millis / size) % below, unit))
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .flat_map(|(count, unit)| [count.to_string(), unit.to_owned()])
+        .collect()
+}
+
+/// A name as aliases, profiles and tools have it; whether it exists is asked later.
+pub(super) fn name(text: &str) -> Result<String, ValueError> {
+    match provider_name(text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(_) => Err(ValueError::Name { text: shown(text) }),
     }
-    Err(ValueError::Profile { text: shown(text), nearest: nearest(text, names()) })
+}
+
+/// The name of a profile of the user's own.
+pub(super) fn own_profile(text: &str) -> Result<String, ValueError> {
+    if BUILT_IN.iter().any(|profile| profile.name == text) {
+        return Err(ValueError::BuiltIn { text: shown(text) });
+    }
+    name(text)
+}
+
+pub(super) fn approve(text: &str) -> Result<Approve, ValueError> {
+    Approve::NAMES
+        .into_iter()
+        .find(|(name, _)| *name == text)
+        .map(|(_, approve)| approve)
+        .ok_or_else(|| ValueError::Approve {
+            text: shown(text),
+            nearest: nearest(text, Approve::NAMES.map(|(name, _)| name)),
+        })
+}
+
+/// A model as a setting names it: in full, or by an alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Model(ModelName),
+    Alias(String),
+}
+
+pub(super) fn model(text: &str) -> Result<Choice, ValueError> {
+    if !text.contains('/') && name(text).is_ok() {
+        return Ok(Choice::Alias(text.to_owned()));
+    }
+    text.parse().map(Choice::Model)
+}
+
+/// A variable for commands: no loader or shell reads a NUL or an `=` in its name.
+pub(super) fn environment_value(text: &str) -> Result<String, ValueError> {
+    if text.contains('\0') {
+        return Err(ValueError::Variable);
+    }
+    Ok(text.to_owned())
 }
 
 pub(super) fn provider_name(text: &str) -> Result<(), ValueError> {
@@ -258,7 +333,7 @@ pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
 }
 
 /// The largest count that is accepted: what a JSON number can carry exactly everywhere.
-const MOST: u64 = (1 << 53) - 1;
+pub(super) const MOST: u64 = (1 << 53) - 1;
 
 pub(super) fn count(text: &str) -> Result<u64, ValueError> {
     text.parse::<u64>()

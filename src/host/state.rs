@@ -22,6 +22,8 @@ use crate::authority::Grant;
 mod directory;
 pub use directory::{Directory, Looked};
 
+const NOT_TO_BE_WAITED_FOR: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+
 fn granted(grant: &Grant, path: &Path) -> Result<(), HostError> {
     if grant.permits_state(path) {
         Ok(())
@@ -74,6 +76,25 @@ pub fn remove_tree(grant: &Grant, path: &Path) -> Result<(), HostError> {
     fs::remove_dir_all(path).map_err(|source| HostError::io("remove", path, source))
 }
 
+/// Opens a file of lines to append to and to read; a new one is for the user alone (0600).
+///
+/// # Errors
+/// [`HostError::NotGranted`], [`HostError::Kind`] for anything but a regular file, or the
+/// system's refusal.
+pub fn open_append(grant: &Grant, path: &Path) -> Result<Lines, HostError> {
+    granted(grant, path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(NOT_TO_BE_WAITED_FOR)
+        .open(path)
+        .map_err(|source| HostError::io("open", path, source))?;
+    regular(&file, path)?;
+    Ok(Lines { file, path: path.to_owned() })
+}
+
 /// Opens a log of one run to write: a new file for the user alone (0600), a regular one that is there
 /// emptied, or a FIFO or device as it is.
 ///
@@ -89,7 +110,7 @@ pub fn create_log(grant: &Grant, path: &Path) -> Result<File, HostError> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(NOT_TO_BE_WAITED_FOR)
         .open(path)
         .map_err(fail)?;
     let kind = FileType::from_raw_mode(file.metadata().map_err(fail)?.mode());
@@ -263,12 +284,16 @@ fn write_beside(grant: &Grant, path: &Path, content: &[u8], mode: u32) -> Result
 pub fn open_read(path: &Path) -> Result<File, HostError> {
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(NOT_TO_BE_WAITED_FOR)
         .open(path)
         .map_err(|source| HostError::io("open", path, source))?;
-    let stat = rustix::fs::fstat(&file).map_err(|error| HostError::io("look at", path, error))?;
-    directory::regular(&stat, path)?;
+    regular(&file, path)?;
     Ok(file)
+}
+
+fn regular(file: &File, path: &Path) -> Result<(), HostError> {
+    let stat = rustix::fs::fstat(file).map_err(|error| HostError::io("look at", path, error))?;
+    directory::regular(&stat, path)
 }
 
 /// Returns what is known of a file, a final link not followed.

@@ -76,7 +76,7 @@ pub struct Context {
 }
 
 /// Settings of the shell tool.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct BashOptions {
     /// The shell; `bash` on PATH by default.
     pub shell: PathBuf,

@@ -150,7 +150,7 @@ fn a_socket_in_the_workspace_serves_a_jail_without_a_network() {
         // The control: this jail has no network, so the loopback of the outside is not there.
         let fake = FakeModel::strict(whole_task(wire));
         let ran = jailed(&env, wire, &fake.url(wire));
-        ran.exits(4).says("set `network` to true").says("`localPorts`");
+        ran.exits(4).says("set `network` to true").says("`unix:` address");
         assert_eq!(ran.json()["error"]["kind"], "network");
         assert!(fake.requests().is_empty() && !ran.err.contains("retry"), "{ran:?}");
     }
@@ -167,7 +167,7 @@ fn a_socket_that_is_not_there_is_tried_again_and_said_without_a_word_about_the_n
         .says(&format!("`{address}` cannot be reached: there is no such"));
     let error = &ran.json()["error"];
     assert_eq!(error["kind"], "network");
-    assert!(!error["message"].as_str().unwrap().contains("localPorts"), "{error}");
+    assert!(!error["message"].as_str().unwrap().contains("`unix:`"), "{error}");
 }
 
 #[test]

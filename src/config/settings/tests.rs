@@ -1,6 +1,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::config::{Kind, Layer, Provider, ProviderError, Server, Settings, Warning};
+use crate::config::{
+    Kind, Layer, Layers, Provider, ProviderError, Server, Settings, Warning, keys,
+};
 
 const FILE: &str = "/c/settings.json";
 
@@ -124,16 +126,55 @@ fn every_error_names_file_line_column_and_key() {
         ),
         // Values.
         (
-            "{ \"model\": \"sonnet\" }",
-            ":1:12: `model`: `sonnet` names no model; write it as `PROVIDER/MODEL`",
+            "{ \"model\": \"son net\" }",
+            ":1:12: `model`: `son net` names no model; write it as `PROVIDER/MODEL`",
         ),
         ("{ \"model\": \"/x\" }", "`/x` names no model"),
         ("{ \"model\": \"a/\" }", "`a/` names no model"),
         ("{ \"model\": \"a/b c\" }", "`a/b c` names no model"),
+        ("{ \"profile\": \"read only\" }", "`profile`: `read only` cannot be a name; use letters"),
+        ("{ \"models\": { \"a b\": \"x/y\" } }", "`models.a b`: `a b` cannot be a name"),
+        ("{ \"models\": { \"a\": [] } }", "`models.a`: the array is empty; name at least one"),
+        ("{ \"models\": { \"a\": \"b\" } }", "`models.a`: `b` names no model"),
+        ("{ \"models\": { \"a\": null } }", "`models.a`: expected a string, found null"),
         (
-            "{ \"profile\": \"readonly\" }",
-            "`profile`: unknown profile `readonly`, did you mean `read-only`?; the profiles are `interactive`, `print`",
+            "{ \"profiles\": { \"print\": {} } }",
+            "`profiles.print`: `print` is a built-in profile; give this one another name",
         ),
+        (
+            "{ \"profiles\": { \"x\": { \"settings\": { \"profile\": \"print\" } } } }",
+            "`profiles.x.settings.profile`: this key cannot be set in the settings of a profile",
+        ),
+        (
+            "{ \"profiles\": { \"x\": { \"approve\": \"write\" } } }",
+            "unknown approval `write`, did you mean `writes`?; it is `never`, `writes` or `all`",
+        ),
+        ("{ \"denyTools\": \"bash\" }", "`denyTools`: expected an array of strings"),
+        ("{ \"denyTools\": [null] }", "`denyTools`: expected a string, found null"),
+        ("{ \"session\": { \"enabled\": 1 } }", "expected `true` or `false`, found the number `1`"),
+        ("{ \"bash\": { \"passEnv\": \"A\" } }", "`bash.passEnv`: expected an array of strings"),
+        (
+            "{ \"bash\": { \"env\": { \"A=B\": \"x\" } } }",
+            "`bash.env.A=B`: this is not the name of",
+        ),
+        // A narrowing key that is misspelt is never left out.
+        (
+            "{ \"capabilites\": [] }",
+            ":1:3: `capabilites`: unknown key, did you mean `capabilities`?; mend or remove it",
+        ),
+        ("{ \"denytools\": [] }", "`denytools`: unknown key, did you mean `denyTools`?"),
+        ("{ \"budgets\": { \"turn\": 5 } }", "`budgets.turn`: unknown key, did you mean `turns`?"),
+        ("{ \"budget\": { \"turns\": 5 } }", "unknown key, did you mean `budgets`?"),
+        ("{ \"profil\": \"read-only\" }", "`profil`: unknown key, did you mean `profile`?"),
+        (
+            "{ \"profiles\": { \"x\": { \"aprove\": \"all\" } } }",
+            "`profiles.x.aprove`: unknown key, did you mean `approve`?",
+        ),
+        (
+            "{ \"policy\": {} }",
+            "a policy is no part of the settings; it goes into `/etc/kli/policy",
+        ),
+        ("{ \"polcy\": {} }", "a policy is no part of the settings"),
         (
             "{ \"providers\": { \"x\": { \"kind\": \"antropic\" } } }",
             "`providers.x.kind`: unknown kind `antropic`, did you mean `anthropic`?",
@@ -267,12 +308,20 @@ fn unknown_keys_warn_with_the_nearest_name_and_are_ignored() {
             "{ \"bash\": { \"maxTimout\": 5 } }",
             ":1:13: `bash.maxTimout`: unknown key, ignored; did you mean `maxTimeout`?",
         ),
-        ("{ \"budgets\": { \"turn\": 5 } }", "did you mean `turns`?"),
         (
             "{ \"providers\": { \"x\": { \"baseURL\": 5 } } }",
             "`providers.x.baseURL`: unknown key, ignored; did you mean `baseUrl`?",
         ),
-        ("{ \"mcpServers\": {} }", "`mcpServers`: unknown key, ignored"),
+        ("{ \"zzzzzzzz\": {} }", "`zzzzzzzz`: unknown key, ignored"),
+        ("{ \"mcpServers\": {} }", "`mcpServers`: not part of this version, ignored"),
+        (
+            "{ \"defaultModel\": 5 }",
+            "`defaultModel`: a key of the original kli, ignored; now it is `model`",
+        ),
+        (
+            "{ \"bash\": { \"envAllowlist\": [] } }",
+            "`bash.envAllowlist`: a key of the original kli, ignored; now it is `bash.passEnv`",
+        ),
         ("{ \"a\\u001b[2J\": {} }", "`a\\u{1b}[2J`: unknown key, ignored"),
     ] {
         let (settings, warnings) = parse(text).unwrap();
@@ -280,7 +329,7 @@ fn unknown_keys_warn_with_the_nearest_name_and_are_ignored() {
         assert!(shown.len() == 1 && shown[0].contains(expected), "{text}: {shown:?}");
         assert_eq!(settings.model.get(), None);
     }
-    let (_, warnings) = parse("{ \"mcpServers\": {} }").unwrap();
+    let (_, warnings) = parse("{ \"zzzzzzzz\": {} }").unwrap();
     assert_eq!(warnings[0].nearest, None, "nothing is near");
 }
 
@@ -390,105 +439,7 @@ fn providers_are_built_in_or_say_what_they_lack() {
     }
 }
 
-#[test]
-fn every_built_in_provider_has_its_address_and_its_key() {
-    for (name, kind, address, key) in [
-        ("anthropic", Kind::Anthropic, "https://api.anthropic.com", Some("ANTHROPIC_API_KEY")),
-        ("openai", Kind::OpenAiChat, "https://api.openai.com/v1", Some("OPENAI_API_KEY")),
-        ("ollama", Kind::OpenAiChat, "http://127.0.0.1:11434/v1", None),
-    ] {
-        let Provider::Server(server) = Settings::default().provider(name).unwrap() else {
-            panic!("{name} is a server");
-        };
-        assert_eq!(
-            (server.kind, server.base_url.as_str(), server.key_env.as_deref()),
-            (kind, address, key)
-        );
-    }
-    // Under another kind the name is one like any other.
-    let other = settings(
-        r#"{"providers":{"openai":{"kind":"anthropic"},
-            "anthropic":{"kind":"openai-chat","baseUrl":"https://h/v1"}}}"#,
-        Layer::User,
-    );
-    assert!(matches!(other.provider("openai"), Err(ProviderError::NoAddress { .. })));
-    let Ok(Provider::Server(server)) = other.provider("anthropic") else { panic!("a server") };
-    assert_eq!((server.kind, server.key_env), (Kind::OpenAiChat, None));
-    let later =
-        settings(r#"{"providers":{"x":{"kind":"openai","baseUrl":"https://h/v1"}}}"#, Layer::User);
-    assert_eq!(
-        later.provider("x").unwrap_err().to_string(),
-        "provider `x` has the kind `openai` (from user settings), the Responses API, which is not part of this version; write `openai-chat`"
-    );
-}
-
-#[test]
-fn sockets_are_addresses() {
-    let address = |url: &str| {
-        let text = format!(r#"{{"providers":{{"x":{{"kind":"anthropic","baseUrl":"{url}"}}}}}}"#);
-        let (settings, _) = parse(&text)?;
-        match settings.provider("x").map_err(|error| error.to_string())? {
-            Provider::Server(server) => Ok(server.base_url),
-            Provider::Replay { .. } => Err("a recording".to_owned()),
-        }
-    };
-    for (written, read) in [
-        ("unix:/run/x.sock", "unix:/run/x.sock"),
-        ("unix:///run/x.sock", "unix:/run/x.sock"),
-        ("unix:~/x.sock", "unix:~/x.sock"),
-        ("unix:/run/x.sock:/gw/", "unix:/run/x.sock:/gw"),
-        ("unix:/srv/v1", "unix:/srv/v1"),
-    ] {
-        assert_eq!(address(written).as_deref(), Ok(read));
-    }
-    for (written, words) in [
-        ("unix:x.sock", "names no socket"),
-        ("unix:", "names no socket"),
-        ("unix:/run/", "names no socket"),
-        ("unix:/x:/v1?a=b", "has a query"),
-        ("unix:/x:/v1", "ends in `/v1`"),
-    ] {
-        let error = address(written).unwrap_err();
-        assert!(error.contains(words), "{written}: {error}");
-    }
-}
-
-#[test]
-fn what_is_said_about_a_model_is_laid_over_key_by_key() {
-    let baked = settings(
-        r#"{"providers":{"ollama":{"models":{"a/b:7b":{"maxOutput":5,"options":{"seed":1,"top_p":1}}}}}}"#,
-        Layer::Baked,
-    );
-    let user = settings(
-        r#"{"providers":{"ollama":{"models":{"a/b:7b":{"options":{"seed":2}},"c":{"maxOutput":6}}}}}"#,
-        Layer::User,
-    );
-    let merged = user.over(baked);
-    let models = &merged.providers["ollama"].models;
-    assert_eq!(models["a/b:7b"].max_output.layer(), Some(Layer::Baked));
-    assert_eq!(
-        models["a/b:7b"].options.get().unwrap(),
-        &BTreeMap::from([("seed".to_owned(), serde_json::json!(2))])
-    );
-    assert_eq!(models["c"].max_output.get(), Some(&6));
-    let (_, warnings) =
-        parse(r#"{"providers":{"ollama":{"models":{"a":{"maxOutptu":1}}}}}"#).unwrap();
-    let warning = warnings[0].to_string();
-    assert!(warning.contains("`providers.ollama.models.a.maxOutptu`"), "{warning}");
-    assert!(warning.contains("did you mean `maxOutput`?"), "{warning}");
-    for (text, words) in [
-        (r#"{"maxOutput":0}"#, "out of range"),
-        (r#"{"maxOutput":"5"}"#, "expected a whole number"),
-        (r#"{"options":[]}"#, "expected an object"),
-        (r#"{"options":{"a":1,"a":2}}"#, "the key is there twice"),
-    ] {
-        let text = format!(r#"{{"providers":{{"ollama":{{"models":{{"a":{text}}}}}}}}}"#);
-        let error = parse(&text).unwrap_err();
-        assert!(error.contains(words), "{error}");
-    }
-}
-
-/// The document's example is read without a warning, and it shows every key.
+/// The document's example is read without a warning.
 #[test]
 fn the_documented_example_is_read() {
     let document = include_str!("../../../docs/settings.md");
@@ -499,21 +450,64 @@ fn the_documented_example_is_read() {
         .expect("docs/settings.md has an example");
     let (settings, warnings) = parse(example).unwrap();
     assert_eq!(warnings, []);
-    settings.check().unwrap();
-    let name = &settings.model.get().unwrap().provider;
-    settings.provider(name).unwrap();
-    for key in super::KEYS.iter().chain(super::BASH_KEYS).chain(super::BUDGET_KEYS) {
-        assert!(
-            document.contains(&format!("`{key}`")) || document.contains(&format!(".{key}`")),
-            "`{key}` is not in docs/settings.md"
-        );
-        assert!(
-            example.contains(&format!("\"{key}\"")) || *key == "$schema",
-            "`{key}` is not in the example"
-        );
+    let layers = Layers { files: vec![settings], default_profile: "print", ..Layers::default() };
+    let effective = layers.settle().unwrap();
+    let name = &effective.settings.model.get().unwrap().provider;
+    effective.settings.provider(name).unwrap();
+    for key in keys::SETTINGS.iter().filter(|key| key.shape != keys::Shape::Later) {
+        let row = format!("| `{}` |", key.name);
+        assert!(document.contains(&row), "docs/settings.md lacks the row {row}");
+    }
+    for key in keys::below(keys::SETTINGS, "").iter().filter(|key| key.shape == keys::Shape::Later)
+    {
+        assert!(document.contains(&format!("`{}`", key.name)), "`{}` is not named", key.name);
     }
     for (name, about) in crate::config::names::ALL {
         let row = format!("| `{name}` | {about} |");
         assert!(document.contains(&row), "docs/settings.md lacks the row {row}");
     }
+}
+
+#[test]
+fn layers_merge_key_by_key_and_a_null_option_takes_one_out() {
+    let user = settings(
+        r#"{ "model": "fast", "models": { "fast": "a/b", "slow": "a/c" }, "modelOptions": { "t": 1, "u": 2 },
+            "bash": { "env": { "A": "1", "B": "1" } }, "denyTools": ["bash"] }"#,
+        Layer::User,
+    );
+    let later = settings(
+        r#"{ "model": "x/y", "models": { "fast": ["a/d", "a/e"] }, "modelOptions": { "t": null },
+            "bash": { "env": { "B": "2" }, "passEnv": ["C"] }, "denyTools": ["write"] }"#,
+        Layer::Flag,
+    );
+    let merged = later.over(user.clone());
+    // A model in full replaces an alias, and the other way round.
+    assert_eq!((merged.model.get().unwrap().to_string(), merged.alias.get()), ("x/y".into(), None));
+    assert_eq!(user.over(merged.clone()).alias.get().unwrap(), "fast");
+    assert_eq!(merged.models["fast"].get().unwrap().len(), 2);
+    assert_eq!(merged.models["slow"].layer(), Some(Layer::User));
+    assert_eq!(merged.model_options().keys().collect::<Vec<_>>(), ["u"]);
+    assert_eq!(merged.bash.env["A"].get().unwrap(), "1");
+    assert_eq!(merged.bash.env["B"].get().unwrap(), "2");
+    let denied: Vec<&str> =
+        merged.deny_tools.iter().flat_map(|(_, names)| names).map(String::as_str).collect();
+    assert_eq!(denied, ["bash", "write"]);
+}
+
+#[test]
+fn a_variables_value_is_not_repeated() {
+    for text in [
+        r#"{ "bash": { "env": "SECRET" } }"#,
+        r#"{ "bash": { "env": { "A": 5, "B": "SECRET" } } }"#,
+        r#"{ "bash": { "env": { "A": ["SECRET"] } } }"#,
+        r#"{ "bash": { "env": { "A": "SECRET\u0000" } } }"#,
+        r#"{ "profiles": { "p": { "settings": { "bash": { "env": "SECRET" } } } } }"#,
+        r#"{ "profiles": { "p": { "settings": { "providers": { "x": "SECRET" } } } } }"#,
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(!error.contains("SECRET"), "{error}");
+    }
+    let (settings, _) = parse(r#"{ "bash": { "env": { "A": "SECRET" } } }"#).unwrap();
+    assert!(!format!("{settings:?}").contains("SECRET"));
+    assert_eq!(settings.bash.env["A"].get().unwrap(), "SECRET", "control");
 }

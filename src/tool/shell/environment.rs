@@ -14,8 +14,8 @@ const FORCED_COLOURS: [&str; 2] = ["CLICOLOR_FORCE", "FORCE_COLOR"];
 
 /// The variables that commands inherit also when a setting names the only ones, and every name that
 /// starts with `LC_`: without them hardly any program works.
-pub const ALWAYS_PASSED: [&str; 9] =
-    ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "KLI_CALL"];
+pub const ALWAYS_PASSED: [&str; 11] =
+    ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "KLI_CALL"];
 
 /// Variables that commands get and do not get.
 #[derive(Debug, Default)]
@@ -43,8 +43,15 @@ pub(super) fn variables(
     .into_iter()
     .map(|(name, value)| (name.into(), value.into()))
     .collect();
-    // Later ones win: the user's word stands.
-    set.extend(options.set.iter().map(|(name, value)| (name.into(), value.into())));
+    // Later ones win: the user's word stands, but for the names that hold keys.
+    let is_withheld = |name: &str| options.withheld.iter().any(|withheld| withheld == name);
+    set.extend(
+        options
+            .set
+            .iter()
+            .filter(|(name, _)| !is_withheld(name))
+            .map(|(name, value)| (name.into(), value.into())),
+    );
     let is_passed = |name: &std::ffi::OsStr| match &options.pass {
         None => true,
         Some(names) => {

@@ -1,0 +1,270 @@
+//! The project: where it begins, what its settings file says, and whether a person trusts it.
+//!
+//! Nothing of a project is run to learn this, git neither: files are looked at and read.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::MetadataExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    config::{self, Layer, Parsed, Paths, Scope, Settings, keys},
+    host::{files, state},
+};
+
+use super::{error::CliError, setup::physical, trust};
+
+/// The most files that a project's settings may name.
+const MOST_FILES: usize = 256;
+/// The largest file that they may name, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// A project's settings file, as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Project {
+    /// The directory that it speaks for: the repository's root, else the workspace. Physical.
+    pub(crate) root: PathBuf,
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// Its bytes; `None` when there is no file.
+    bytes: Option<Vec<u8>>,
+}
+
+/// Returns the nearest directory with a `.git` in it, else the workspace. A directory where anybody
+/// can make files (`/tmp`) is no root of what lies below it.
+pub(crate) fn root(workspace: &Path) -> PathBuf {
+    for directory in workspace.ancestors() {
+        if directory != workspace
+            && state::metadata(directory).is_ok_and(|meta| meta.mode() & 0o1002 == 0o1002)
+        {
+            break;
+        }
+        if state::metadata(&directory.join(".git")).is_ok() {
+            return directory.to_owned();
+        }
+    }
+    workspace.to_owned()
+}
+
+impl Project {
+    /// Reads the settings file of the project around a directory.
+    ///
+    /// # Errors
+    /// For a file that is there and cannot be read: it may have meant to narrow the run.
+    pub(crate) fn read(workspace: &Path) -> Result<Self, CliError> {
+        let root = root(workspace);
+        let file = Paths::project_settings(&root);
+        let bytes = read(&root, &file)?;
+        Ok(Self { root, file, bytes })
+    }
+
+    /// Says whether there is a settings file.
+    pub(crate) fn is_there(&self) -> bool {
+        self.bytes.is_some()
+    }
+
+    /// Reads what the file says, as far as the scope allows.
+    ///
+    /// # Errors
+    /// For a file that cannot be understood.
+    pub(crate) fn parse(&self, scope: Scope) -> Result<Parsed, CliError> {
+        let Some(bytes) = &self.bytes else { return Ok(Parsed::default()) };
+        Settings::parse_scoped(&self.file.display().to_string(), bytes, Layer::Project, scope)
+            .map_err(|error| CliError::config(error.to_string()))
+    }
+
+    /// Returns the digest of the settings file and of every file in the project that it names: what
+    /// trusting the project activates.
+    ///
+    /// # Errors
+    /// For what cannot be read, leads out of the project, or is too much.
+    pub(crate) fn digests(
+        &self,
+        home: Option<&Path>,
+    ) -> Result<BTreeMap<String, String>, CliError> {
+        let mut found = BTreeMap::new();
+        let Some(bytes) = &self.bytes else { return Ok(found) };
+        found.insert(self.name(&self.file)?, digest(bytes));
+        let value = config::plain(&self.file.display().to_string(), bytes)
+            .map_err(|error| CliError::config(error.to_string()))?;
+        let mut texts = Vec::new();
+        for (name, value) in value.as_object().into_iter().flatten() {
+            let harmless = keys::find(keys::SETTINGS, name).is_some_and(|row| row.project);
+            if !harmless {
+                strings(value, &mut texts);
+            }
+        }
+        for text in texts {
+            self.add(text, home, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Adds the file or directory that a text names, when it names one in the project.
+    fn add(
+        &self,
+        text: &str,
+        home: Option<&Path>,
+        found: &mut BTreeMap<String, String>,
+    ) -> Result<(), CliError> {
+        let spelled = match (text.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => self.root.join(text),
+        };
+        // A text that cannot be a path, or names nothing, names no file.
+        let Ok(real) = files::resolve(&spelled, Path::new("/"), None) else { return Ok(()) };
+        let within = plain(&spelled).is_some_and(|path| path.starts_with(&self.root));
+        if real.starts_with(&self.root) {
+            self.add_tree(&real, found)
+        } else if within && state::metadata(&real).is_ok() {
+            Err(CliError::config(format!(
+                "`{}` leads out of the project, to `{}`, so a digest would not hold it; name that \
+                 file itself in your own settings",
+                spelled.display(),
+                real.display()
+            )))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn add_tree(&self, start: &Path, found: &mut BTreeMap<String, String>) -> Result<(), CliError> {
+        let fail = |error: crate::host::HostError| CliError::config(error.sentence());
+        let mut open = vec![start.to_owned()];
+        while let Some(path) = open.pop() {
+            let Ok(meta) = state::metadata(&path) else { continue };
+            if found.len() + open.len() >= MOST_FILES {
+                return Err(CliError::config(format!(
+                    "the settings of the project name more than {MOST_FILES} files (`{}`), too many \
+                     to hold a person to; name single files",
+                    start.display()
+                )));
+            }
+            if meta.is_dir() {
+                let names = state::read_dir(&path).map_err(fail)?;
+                open.extend(names.iter().map(|name| path.join(name)));
+            } else if meta.is_file() {
+                let Some((bytes, _)) = files::read_whole(&path, LARGEST).map_err(fail)? else {
+                    return Err(CliError::config(format!(
+                        "`{}` is longer than {LARGEST} bytes; the settings of a project cannot name it",
+                        path.display()
+                    )));
+                };
+                found.insert(self.name(&path)?, digest(&bytes));
+            } else {
+                // A link is held by where it leads, which is looked at only when it is named itself.
+                return Err(CliError::config(format!(
+                    "`{}` is neither a file nor a directory, so the project cannot be trusted with it",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, path: &Path) -> Result<String, CliError> {
+        let relative = path.strip_prefix(&self.root).unwrap_or(path);
+        relative.to_str().map(str::to_owned).ok_or_else(|| {
+            CliError::config(format!(
+                "the name of `{}` is no text, so it cannot be written down; rename it",
+                path.display()
+            ))
+        })
+    }
+
+    /// Says whether the project is trusted as it is now, by what was recorded.
+    ///
+    /// # Errors
+    /// A sentence for a record that cannot be believed: then nothing is trusted.
+    pub(crate) fn is_trusted(&self, paths: &Paths, home: Option<&Path>) -> Result<bool, CliError> {
+        let records = trust::Records::read(&paths.trust())?;
+        let Some(recorded) = records.of(&self.root) else { return Ok(false) };
+        // What cannot be digested is not what was trusted.
+        Ok(self.digests(home).is_ok_and(|now| now == *recorded))
+    }
+}
+
+/// Reads the settings file of a project, without leaving the project and without waiting.
+fn read(root: &Path, file: &Path) -> Result<Option<Vec<u8>>, CliError> {
+    let repair = "; mend or remove it, as it may be meant to narrow what a run may do";
+    let wrong = |what: String| Err(CliError::config(format!("{what}{repair}")));
+    let real = match files::resolve(file, Path::new("/"), None) {
+        Ok(real) => real,
+        Err(error) => return wrong(error.sentence()),
+    };
+    if !real.starts_with(root) {
+        return wrong(format!(
+            "the project's settings `{}` lead out of the project",
+            file.display()
+        ));
+    }
+    match files::read_whole(&real, config::MAX_BYTES as u64) {
+        Ok(Some((bytes, _))) => Ok(Some(bytes)),
+        Ok(None) => wrong(format!(
+            "the project's settings `{}` are longer than {} bytes",
+            file.display(),
+            config::MAX_BYTES
+        )),
+        Err(error) if error.errno() == Some(libc::ENOENT) => match files::dead_link(file) {
+            Some(link) => wrong(format!("`{}` is a link that leads nowhere", link.display())),
+            None => Ok(None),
+        },
+        Err(error) => wrong(error.sentence()),
+    }
+}
+
+/// Returns a path without `.` and `..`, by its words alone.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                if !out.pop() {
+                    return None;
+                }
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    Some(out)
+}
+
+fn strings<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
+    match value {
+        serde_json::Value::String(text) if !text.is_empty() => found.push(text),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| strings(item, found)),
+        serde_json::Value::Object(map) => map.values().for_each(|item| strings(item, found)),
+        _ => {}
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::from("sha256:"), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Returns the one notice about a project that says more than it may.
+pub(crate) fn notice(project: &Project, ignored: &[String]) -> Option<String> {
+    const SHOWN: usize = 12;
+    if ignored.is_empty() {
+        return None;
+    }
+    let mut names: Vec<String> =
+        ignored.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    if let Some(more) = ignored.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        names.push(format!("{more} more"));
+    }
+    Some(format!(
+        "the project's settings `{}` also name {}: ignored until you trust the project (`kli trust`)",
+        physical(&project.file).display(),
+        names.join(", ")
+    ))
+}

@@ -1,0 +1,208 @@
+//! Every value with the layer that set it, for people and programs. What may be secret is named and
+//! not shown.
+
+use serde_json::{Value, json};
+
+use crate::authority::{List, Reach};
+
+use super::{
+    keys::{self, Key},
+    layers::Setting,
+    provider::ProviderSettings,
+    settings::Settings,
+    values,
+};
+
+/// What stands in the place of a value that may be secret.
+pub const HIDDEN: &str = "(hidden)";
+
+/// One value.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The row of the table.
+    pub row: &'static Key,
+    /// The key, with names in place.
+    pub key: String,
+    /// The value, without what may be secret.
+    pub value: Value,
+    /// Who set it; `None` is the default.
+    pub layer: Option<String>,
+}
+
+struct Collector(Vec<Shown>);
+
+impl Collector {
+    fn put(&mut self, row: &str, key: String, value: Value, layer: Option<String>) {
+        if let Some(row) = keys::find(keys::SETTINGS, row) {
+            self.0.push(Shown { row, key, value, layer });
+        }
+    }
+
+    fn set<T>(&mut self, key: &str, setting: &Setting<T>, show: impl Fn(&T) -> Value) {
+        self.named(key, key.to_owned(), setting, show);
+    }
+
+    fn named<T>(
+        &mut self,
+        row: &str,
+        key: String,
+        setting: &Setting<T>,
+        show: impl Fn(&T) -> Value,
+    ) {
+        if let (Some(value), Some(layer)) = (setting.get(), setting.layer()) {
+            self.put(row, key, show(value), Some(layer.to_string()));
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the values that are set, in the order of the table; lists that meet come once for
+    /// each layer.
+    pub fn shown(&self) -> Vec<Shown> {
+        let mut all = Collector(Vec::new());
+        match (self.alias.get(), self.alias.layer(), self.model.get()) {
+            (Some(alias), Some(layer), model) => {
+                let value = match model {
+                    Some(model) => json!(format!("{model}")),
+                    None => json!(alias),
+                };
+                all.put("model", "model".to_owned(), value, Some(layer.to_string()));
+            }
+            _ => all.set("model", &self.model, |model| json!(model.to_string())),
+        }
+        for (name, models) in &self.models {
+            all.named("models.NAME", format!("models.{name}"), models, |models| {
+                json!(models.iter().map(ToString::to_string).collect::<Vec<_>>())
+            });
+        }
+        for (name, option) in &self.options {
+            all.named("modelOptions", format!("modelOptions.{name}"), option, Value::clone);
+        }
+        for (name, provider) in &self.providers {
+            provider_values(&mut all, name, provider);
+        }
+        for (source, list) in &self.capabilities {
+            let value = capabilities(list);
+            all.put("capabilities", "capabilities".to_owned(), value, Some(source.to_string()));
+        }
+        for (source, names) in &self.deny_tools {
+            all.put("denyTools", "denyTools".to_owned(), json!(names), Some(source.to_string()));
+        }
+        all.set("profile", &self.profile, |name| json!(name));
+        for (name, profile) in &self.profiles {
+            let key = |leaf: &str| format!("profiles.{name}.{leaf}");
+            let row = |leaf: &str| format!("profiles.NAME.{leaf}");
+            let Some(inner) = profile.get() else { continue };
+            if let Some(extends) = &inner.extends {
+                all.named(&row("extends"), key("extends"), profile, |_| json!(extends));
+            }
+            all.named(&row("approve"), key("approve"), profile, |_| json!(inner.approve.name()));
+            for shown in inner.settings.shown() {
+                let key = key(&format!("settings.{}", shown.key));
+                all.named(&row("settings"), key, profile, |_| shown.value.clone());
+            }
+        }
+        let time = |time: &std::time::Duration| json!(values::time(*time));
+        all.set("bash.shell", &self.bash.shell, |shell| json!(shell));
+        all.set("bash.timeout", &self.bash.timeout, time);
+        all.set("bash.maxTimeout", &self.bash.max_timeout, time);
+        for (name, value) in &self.bash.env {
+            let shown =
+                |text: &String| json!(if may_be_secret(name, text) { HIDDEN } else { text });
+            all.named("bash.env", format!("bash.env.{name}"), value, shown);
+        }
+        all.set("bash.passEnv", &self.bash.pass_env, |names| json!(names));
+        all.set("budgets.turns", &self.budgets.turns, |turns| json!(turns));
+        all.set("budgets.tokens", &self.budgets.tokens, |tokens| json!(tokens));
+        all.set("budgets.time", &self.budgets.time, time);
+        all.set("session.enabled", &self.session, |enabled| json!(enabled));
+        all.set("log", &self.log, |file| json!(file));
+        all.0
+    }
+
+    /// Returns every effective value: those that are set, and the defaults of the others.
+    pub fn effective(&self) -> Vec<Shown> {
+        let set = self.shown();
+        let mut all = Vec::new();
+        for row in keys::SETTINGS {
+            let mut here: Vec<Shown> =
+                set.iter().filter(|shown| shown.row.name == row.name).cloned().collect();
+            let default =
+                serde_json::from_str(row.default).ok().filter(|_| !row.name.contains("NAME"));
+            if let (true, Some(value)) = (here.is_empty(), default) {
+                here.push(Shown { row, key: row.name.to_owned(), value, layer: None });
+            }
+            all.extend(here);
+        }
+        all
+    }
+}
+
+fn provider_values(all: &mut Collector, name: &str, provider: &ProviderSettings) {
+    let key = |leaf: &str| format!("providers.{name}.{leaf}");
+    let row = |leaf: &str| format!("providers.NAME.{leaf}");
+    let text = |text: &String| json!(text);
+    all.named(&row("kind"), key("kind"), &provider.kind, |kind| json!(kind.name()));
+    all.named(&row("baseUrl"), key("baseUrl"), &provider.base_url, text);
+    all.named(&row("keyEnv"), key("keyEnv"), &provider.key_env, text);
+    all.named(&row("keyFile"), key("keyFile"), &provider.key_file, text);
+    all.named(&row("headers"), key("headers"), &provider.headers, |headers| {
+        Value::Object(headers.keys().map(|name| (name.clone(), json!(HIDDEN))).collect())
+    });
+    // The program only: an argument may be what people should not read.
+    all.named(&row("keyCommand"), key("keyCommand"), &provider.key_command, |words| {
+        let rest = words.iter().skip(1).map(|_| HIDDEN.to_owned());
+        json!(words.iter().take(1).cloned().chain(rest).collect::<Vec<_>>())
+    });
+    for (model, settings) in &provider.models {
+        let key = |leaf: &str| key(&format!("models.{model}.{leaf}"));
+        let row = |leaf: &str| row(&format!("models.NAME.{leaf}"));
+        all.named(&row("maxOutput"), key("maxOutput"), &settings.max_output, |most| json!(most));
+        all.named(&row("options"), key("options"), &settings.options, |options| json!(options));
+    }
+    all.named(&row("file"), key("file"), &provider.file, text);
+}
+
+fn capabilities(list: &List) -> Value {
+    let entry = |entry: &crate::authority::Entry| {
+        let atom = entry.atom.to_string();
+        match &entry.reach {
+            Reach::Any => json!(atom),
+            Reach::Under(paths) => json!({ "atom": atom, "under": paths }),
+            Reach::Commands(lists) => {
+                let lines: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
+                json!({ "atom": atom, "commands": lines })
+            }
+        }
+    };
+    list.entries.iter().map(entry).collect()
+}
+
+/// Says whether a variable's value may be a secret: by its name, or because it looks like a key.
+fn may_be_secret(name: &str, value: &str) -> bool {
+    const WORDS: [&str; 9] =
+        ["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "COOKIE", "SESSION", "PRIVATE"];
+    let name = name.to_uppercase();
+    let userinfo = value.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
+    let long =
+        value.split(|c: char| !c.is_ascii_alphanumeric() && !"-_+=".contains(c)).any(|word| {
+            word.len() >= 16
+                && word.bytes().any(|b| b.is_ascii_digit())
+                && word.bytes().any(|b| b.is_ascii_alphabetic())
+        });
+    let known = ["sk-", "ghp_", "gho_", "github_pat_", "xox", "AKIA", "eyJ", "glpat-"];
+    WORDS.iter().any(|word| name.contains(word))
+        || userinfo
+        || long
+        || known.iter().any(|head| value.starts_with(head))
+}
+
+impl Shown {
+    /// Returns the layer's name, also of a default.
+    pub fn layer(&self) -> &str {
+        self.layer.as_deref().unwrap_or("default")
+    }
+}
+
+#[cfg(test)]
+mod tests;
