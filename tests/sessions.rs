@@ -6,7 +6,7 @@ use std::{
     ffi::CString,
     fs::{self, File},
     io::Write as _,
-    os::unix::fs::{MetadataExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
 };
 
@@ -379,5 +379,48 @@ fn a_session_in_any_disorder_goes_on() {
         let sent = model.bodies().pop().unwrap()["messages"].to_string();
         assert!(sent.contains("went on"), "{what}: {sent}");
         assert_eq!(env.sessions(), [file], "{what}");
+    }
+}
+
+#[test]
+fn nothing_removes_or_shortens_a_session() {
+    let env = recorded(&[says("hi")]);
+    env.kli(&["-p", "one"]).exits(0);
+    let first = env.sessions().remove(0);
+    // Old ones, an empty one, one of nothing but damage, one that nobody may read.
+    for (name, bytes, mode) in [
+        ("20160101T000000Z-old", fs::read(&first).unwrap(), 0o600),
+        ("20160102T000000Z-empty", Vec::new(), 0o600),
+        ("20160103T000000Z-junk", b"junk".to_vec(), 0o600),
+        ("20160104T000000Z-hidden", fs::read(&first).unwrap(), 0o000),
+    ] {
+        let file = first.with_file_name(format!("{name}.jsonl"));
+        fs::write(&file, bytes).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let times = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        File::options().write(true).open(&first).unwrap().set_times(times).unwrap();
+    }
+    let before: Vec<(PathBuf, Vec<u8>)> = env
+        .sessions()
+        .into_iter()
+        .map(|file| (file.clone(), fs::read(&file).unwrap_or_default()))
+        .collect();
+    assert_eq!(before.len(), 5);
+    for words in [
+        &["sessions", "list", "--all"][..],
+        &["sessions", "fork", "old"],
+        &["sessions", "show", "junk"],
+        &["-p", "two"],
+        &["-c", "-p", "three"],
+        &["-p", "four", "--resume", "old"],
+        &["-p", "five", "--resume", "empty"],
+        &["-p", "six", "--no-session"],
+    ] {
+        env.kli(words).exits(0);
+    }
+    for (file, bytes) in before {
+        assert!(file.exists(), "{}", file.display());
+        let now = fs::read(&file).unwrap_or_default();
+        assert!(now.starts_with(&bytes), "{}", file.display());
     }
 }

@@ -18,6 +18,9 @@ const NAMED: usize = 5;
 /// before its first message must not hide the conversation before it.
 const SMALL: u64 = 16 << 10;
 
+/// A time as files' names carry it.
+const TIME: &str = "20261129T174423Z";
+
 /// A session that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -171,12 +174,11 @@ fn is_key(name: &OsStr) -> bool {
 fn id_of(name: &OsStr) -> Option<&str> {
     let (time, id) = name.to_str()?.strip_suffix(".jsonl")?.split_once('-')?;
     let fine = !id.is_empty() && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    (fine && started_of(time).is_some()).then_some(id)
+    (fine && time.len() == TIME.len()).then_some(id)
 }
 
 /// Returns when a session began by its file's name.
 pub(super) fn started_of(time: &str) -> Option<SystemTime> {
-    let shaped = time.len() == "20261129T174423Z".len();
-    let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time).ok().filter(|_| shaped)?;
+    let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time).ok()?;
     jiff::tz::Offset::UTC.to_timestamp(time).ok()?.try_into().ok()
 }

@@ -1,6 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests lay out and look at files themselves")]
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write as _,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -14,6 +15,7 @@ use super::{entry::Header, log::damaged as damaged_path, *};
 use crate::message::{Arguments, Block, Message, Role, ToolCall, ToolResult, Usage};
 
 mod damage;
+mod large;
 mod mutation;
 
 const WS: &str = "/ws";

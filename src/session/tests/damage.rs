@@ -107,7 +107,7 @@ fn a_file_that_a_repair_was_killed_over_is_repaired_again() {
 
 /// Runs one test of this binary in another process, through a shell line; there it finds
 /// [`state_of_parent`] and does its half.
-fn other_process(shell: &str, test: &str, state: &Path) -> Command {
+pub(super) fn other_process(shell: &str, test: &str, state: &Path) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])

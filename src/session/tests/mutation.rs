@@ -205,7 +205,9 @@ fn mutated(seed: u64) -> Vec<u8> {
 
 #[test]
 fn what_other_programs_leave_goes_on() {
-    corpus().iter().for_each(|bytes| goes_on(bytes));
+    for bytes in corpus() {
+        goes_on(&bytes);
+    }
 }
 
 proptest! {
