@@ -93,7 +93,7 @@ fn a_whole_task_runs_and_every_request_carries_what_it_should() {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    assert_eq!(tools, ["read", "write", "edit", "search", "bash"]);
+    assert_eq!(tools, ["read", "write", "edit", "find", "search", "bash"]);
     let read = results(&bodies[1]);
     assert_eq!(read.len(), 2, "both results are in one message");
     assert!(read[0].0 == "c1" && read[0].1.contains("|grün") && !read[0].2);

@@ -21,7 +21,6 @@ use super::{Denied, Event, driver::emit, schedule, turn::CallResult};
 const NOT_YET: &[(&str, Atom)] = &[
     ("bash_jobs", Atom::ProcessExec),
     ("eval", Atom::ImageEval),
-    ("find", Atom::FileRead),
     ("inspect", Atom::ImageInspect),
     ("read_result", Atom::ResultRead),
     ("task", Atom::AgentSpawn),
@@ -182,6 +181,8 @@ impl Bench {
                 Err(denial) => return Admission::Deny(denial),
             }
         }
+        let wishes = invocation.wishes().into_iter();
+        grants.extend(wishes.filter_map(|wish| self.subject.check(wish).ok()));
         Admission::Run(invocation, grants, allowed)
     }
 

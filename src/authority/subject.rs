@@ -123,6 +123,16 @@ impl Grant {
         }
     }
 
+    /// Says whether this grant is for reading exactly that physical path.
+    pub fn permits_read(&self, path: &Path) -> bool {
+        match &self.what {
+            Granted::Request(Request { atom: Atom::FileRead, detail }) => {
+                matches!(detail, Detail::Path(granted) if granted == path)
+            }
+            Granted::Request(_) | Granted::OwnState(_) => false,
+        }
+    }
+
     /// Says whether this grant is for running a command.
     pub fn permits_exec(&self) -> bool {
         matches!(&self.what, Granted::Request(request) if request.atom == Atom::ProcessExec)
@@ -342,6 +352,8 @@ mod tests {
         assert!(!grant.permits_exec() && !grant.permits_state(Path::new("/ws/a")));
         let read = subject.check(Request::path(Atom::FileRead, "/ws/a")).unwrap();
         assert!(!read.permits_write(Path::new("/ws/a")), "reading is not writing");
+        assert!(read.permits_read(Path::new("/ws/a")) && !read.permits_read(Path::new("/ws/b")));
+        assert!(!grant.permits_read(Path::new("/ws/a")), "writing is not reading");
         let state = Grant::own_state("/state");
         assert!(state.permits_state(Path::new("/state/x")));
         assert!(!state.permits_state(Path::new("/state/../x")));

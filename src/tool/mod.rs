@@ -42,10 +42,16 @@ pub trait Invocation: Send {
     /// Returns what must be allowed, in the order in which the grants are handed to `run`.
     fn requests(&self) -> Vec<Request>;
 
+    /// Returns what would change the call if it were allowed, and whose refusal is no denial: the
+    /// grants come after those for `requests`, without those that were refused.
+    fn wishes(&self) -> Vec<Request> {
+        Vec::new()
+    }
+
     /// Returns how it may be ordered among the calls of one turn.
     fn effect(&self) -> Effect;
 
-    /// Does it. `grants` answers `requests` one to one.
+    /// Does it. `grants` answers `requests` one to one; those for `wishes` follow.
     fn run(self: Box<Self>, grants: Vec<Grant>, sink: Sink) -> BoxFuture<'static, Outcome>;
 }
 
@@ -121,11 +127,14 @@ pub mod anchor;
 pub mod arguments;
 pub mod cut;
 mod edit;
+pub mod find;
+mod glob;
 #[cfg(test)]
 mod jail_tests;
 mod lines;
 pub mod memory;
 mod read;
+mod scope;
 pub mod search;
 pub mod shell;
 #[cfg(test)]
@@ -142,6 +151,7 @@ pub fn standard() -> Vec<Box<dyn Tool>> {
         Box::new(read::Read),
         Box::new(write::Write),
         Box::new(edit::Edit),
+        Box::new(find::Find),
         Box::new(search::Search),
         Box::new(shell::Bash),
     ]

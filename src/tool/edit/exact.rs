@@ -46,15 +46,15 @@ pub(super) fn plan(
         let named: Vec<String> = lines.iter().take(MAX_NAMED).map(u64::to_string).collect();
         let more = if lines.len() > MAX_NAMED { ", …" } else { "" };
         let s = if lines.len() == 1 { "" } else { "s" };
-        return Err(Miss {
-            sentence: format!(
+        return Err(Miss::new(
+            format!(
                 "edits[{at}]: {} matches of `old`: line{s} {}{more}; give more of the text around it, \
                  use an anchor, or set `all`",
                 matches.len(),
                 named.join(", ")
             ),
-            show: lines.into_iter().take(MAX_NAMED).collect(),
-        });
+            lines.into_iter().take(MAX_NAMED),
+        ));
     }
     let splices = matches
         .iter()

@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
-    authority::{Narrowing, Subject},
+    authority::{Authority, Constraint, Narrowing},
     tool::{anchor, read::Read, stage::Stage, write::Write},
 };
 
@@ -210,12 +210,9 @@ fn two_edits_of_one_file_in_one_turn_both_land() {
     }
     assert_eq!(prepared[0].effect(), Effect::Write(stage.path("f")));
     assert_eq!(prepared[0].effect(), prepared[1].effect());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut texts = Vec::new();
     for invocation in prepared {
-        let subject = Subject::new([]);
-        let grants = invocation.requests().into_iter().map(|r| subject.check(r).unwrap()).collect();
-        let outcome = runtime.block_on(invocation.run(grants, Arc::new(|_| {})));
+        let outcome = stage.run(invocation);
         assert!(!outcome.is_error, "{}", outcome.text);
         texts.push(outcome.text);
     }
@@ -240,11 +237,8 @@ fn a_call_means_the_lines_its_model_had_seen() {
         call(json!([{"before": at(1, "a {"), "text": "x {\n}"}])),
         call(json!([{"from": at(4, "}"), "text": "end of b"}])),
     ];
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for invocation in calls {
-        let subject = Subject::new([]);
-        let grants = invocation.requests().into_iter().map(|r| subject.check(r).unwrap()).collect();
-        let outcome = runtime.block_on(invocation.run(grants, Arc::new(|_| {})));
+        let outcome = stage.run(invocation);
         assert!(!outcome.is_error, "{}", outcome.text);
     }
     assert_eq!(stage.get("f"), b"x {\n}\na {\n}\nb {\nend of b\nc {\n}\n");
