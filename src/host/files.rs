@@ -26,6 +26,8 @@ use super::HostError;
 
 mod attributes;
 mod replace;
+#[cfg(test)]
+pub(crate) use replace::meanwhile;
 pub use replace::{Expected, Replaced, replace};
 
 /// The most links that one path may pass, as in the kernel (`path_resolution(7)`).

@@ -6,7 +6,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    sync::{Arc, atomic::AtomicBool},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use serde_json::{Map, Value, json};
@@ -37,6 +41,9 @@ use splice::Splice;
 
 /// The longest file that can be edited, in bytes: it is held in memory.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The most lines of a file that can be edited: where each one is, is held in memory, too.
+const MAX_LINES: usize = 8_000_000;
 
 /// How often a call starts anew because something else changed the file while it worked.
 const MAX_ROUNDS: usize = 8;
@@ -257,6 +264,15 @@ struct Hands<'a> {
     stop: &'a AtomicBool,
 }
 
+impl Hands<'_> {
+    fn go_on(&self, path: &Path) -> Result<(), HostError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(HostError::Interrupted { path: path.to_owned() });
+        }
+        Ok(())
+    }
+}
+
 /// Why a change cannot be made: a sentence without the file's content, more words that may have
 /// some, and the lines to show with it.
 struct Miss {
@@ -297,13 +313,18 @@ impl Call {
         if let Some(kind) = lines::binary(&bytes) {
             return Ok(Outcome::error(format!("`{name}` is {kind}; edit changes text only")));
         }
-        let old = Text::new(bytes);
+        let Some(old) = Text::within(bytes, MAX_LINES) else {
+            return Ok(Outcome::error(format!(
+                "`{name}` has more than {MAX_LINES} lines; change it with a command"
+            )));
+        };
         if old.lines.is_empty() {
             return Ok(Outcome::error(format!(
                 "`{name}` is an empty file; use write{}",
                 self.target.note_when_masked()
             )));
         }
+        hands.go_on(path)?;
         let mut view = memory.view(path);
         let found = Content { stamp, digest: Some(lines::digest(&old.bytes)) };
         let is_known = view.content.as_ref().is_some_and(|known| known.is_same(&found));
@@ -315,6 +336,7 @@ impl Call {
             Ok(plan) => plan,
             Err(misses) => return Ok(self.missed(&old, &misses, hands)),
         };
+        hands.go_on(path)?;
         let bytes = splice::apply(&old, &plan.splices);
         if bytes == old.bytes {
             return Ok(Outcome::error(format!(

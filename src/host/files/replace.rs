@@ -155,7 +155,7 @@ impl Place<'_> {
         };
         let moved = self.fill(&mut file, content, old.as_ref()).and_then(|()| {
             #[cfg(test)]
-            hook::run();
+            run_meanwhile(self.path);
             self.move_here(&beside, &file, old.as_ref(), expected)
         });
         if let Err(error) = moved {
@@ -399,22 +399,24 @@ fn other_names(stat: &Stat) -> u64 {
     u64::try_from(stat.st_nlink).unwrap_or(1).saturating_sub(1)
 }
 
-/// What a test does between the writing of the new file and its move.
+/// What tests do between the writing of a new file and its move, by the path.
 #[cfg(test)]
-pub(super) mod hook {
-    use std::cell::RefCell;
+static MEANWHILE: std::sync::Mutex<Vec<(PathBuf, Box<dyn FnOnce() + Send>)>> =
+    std::sync::Mutex::new(Vec::new());
 
-    thread_local! {
-        static ACTION: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-    }
+/// Lets something happen once between the writing of what replaces `path` and its move.
+#[cfg(test)]
+pub(crate) fn meanwhile(path: &Path, action: impl FnOnce() + Send + 'static) {
+    MEANWHILE.lock().unwrap().push((path.to_owned(), Box::new(action)));
+}
 
-    pub(in crate::host::files) fn set(action: impl FnOnce() + 'static) {
-        ACTION.set(Some(Box::new(action)));
-    }
-
-    pub(super) fn run() {
-        if let Some(action) = ACTION.take() {
-            action();
-        }
+#[cfg(test)]
+fn run_meanwhile(path: &Path) {
+    let mut actions = MEANWHILE.lock().unwrap();
+    let at = actions.iter().position(|(wanted, _)| wanted == path);
+    let action = at.map(|at| actions.remove(at).1);
+    drop(actions);
+    if let Some(action) = action {
+        action();
     }
 }

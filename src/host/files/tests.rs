@@ -342,13 +342,13 @@ fn what_happens_between_the_writing_and_the_move_is_seen() {
     fs::create_dir(base.join("outside")).unwrap();
     fs::write(base.join("outside/f"), "secret").unwrap();
     let (directory, target) = (base.join("ws/dir"), base.join("ws/dir/f"));
-    let attempt = |action: Box<dyn FnOnce()>| {
+    let attempt = |action: Box<dyn FnOnce() + Send>| {
         fs::write(&target, "old").unwrap();
         let expected = unchanged(&target);
-        replace::hook::set(action);
+        meanwhile(&target, action);
         replace(&grant(&target), &target, b"ours", expected)
     };
-    let refused = |action: Box<dyn FnOnce()>| {
+    let refused = |action: Box<dyn FnOnce() + Send>| {
         let error = attempt(action).unwrap_err();
         assert!(matches!(error, HostError::Changed { .. }), "{error}");
     };
@@ -403,7 +403,7 @@ fn a_new_file_never_takes_the_place_of_one_that_came_meanwhile() {
     let (_place, base) = place();
     let target = base.join("f");
     let file = target.clone();
-    replace::hook::set(move || fs::write(file, "theirs").unwrap());
+    meanwhile(&target, move || fs::write(file, "theirs").unwrap());
     let error = replace(&grant(&target), &target, b"ours", Expected::Absent).unwrap_err();
     assert!(matches!(error, HostError::Changed { .. }), "{error}");
     assert_eq!(fs::read(&target).unwrap(), b"theirs");

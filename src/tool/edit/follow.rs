@@ -1,6 +1,6 @@
 //! Following lines: where the rows that the model was shown are now.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::splice::Splice;
 use crate::tool::{
@@ -12,6 +12,9 @@ use crate::tool::{
 /// its line is the same there and nothing says otherwise; else where its line is, if there is just
 /// one such line; else it is lost.
 pub(super) fn resync(view: &mut View, text: &Text) {
+    if view.rows.is_empty() {
+        return;
+    }
     // A line's hash, the first line that has it, and whether it is the only one.
     let mut places: HashMap<u64, (u64, bool)> = HashMap::new();
     for (number, span) in (1_u64..).zip(&text.lines) {
@@ -46,6 +49,7 @@ fn fits(shown: &Shown, now: u64, full: &impl Fn(u64) -> Option<u64>) -> bool {
 
 /// Moves the rows with their lines through kli's own edit. A line that a splice touched is gone.
 pub(super) fn shift(view: &mut View, old: &Text, new: &Text, splices: &[Splice]) {
+    let wanted: HashSet<u64> = view.rows.values().filter_map(|shown| shown.now).collect();
     let mut moved: HashMap<u64, u64> = HashMap::new();
     let mut left = splices.iter().peekable();
     let (mut put, mut taken) = (0_usize, 0_usize);
@@ -55,6 +59,9 @@ pub(super) fn shift(view: &mut View, old: &Text, new: &Text, splices: &[Splice])
             taken = taken.saturating_add(splice.end.saturating_sub(splice.start));
         }
         if left.peek().is_some_and(|splice| splice.start < span.next && splice.end > span.start) {
+            continue;
+        }
+        if !wanted.contains(&number) {
             continue;
         }
         let start = span.start.saturating_add(put).saturating_sub(taken);
