@@ -86,7 +86,11 @@ impl Row {
 
 /// Returns the full hash of a whole line without its ending: that of its [`Row`].
 pub fn full(text: &[u8]) -> u64 {
-    text.iter().fold(FNV64_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV64_PRIME))
+    let mut hash = FNV64_BASIS;
+    for byte in text {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(FNV64_PRIME);
+    }
+    hash
 }
 
 /// Returns the row of a whole line as the model sees it; `line` counts from 1.

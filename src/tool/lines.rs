@@ -222,7 +222,6 @@ pub(super) struct Span {
     pub(super) end: usize,
     /// The offset after its ending; `end` when the file stops without one.
     pub(super) next: usize,
-    pub(super) full: u64,
 }
 
 /// A whole file, cut into lines.
@@ -264,7 +263,7 @@ impl Text {
                 crlf = crlf.saturating_add(1);
             }
             let end = start.saturating_add(content.len());
-            lines.push(Span { start, end, next, full: full(content) });
+            lines.push(Span { start, end, next });
             start = next;
         }
         let usual: &[u8] = if classic {
@@ -287,6 +286,11 @@ impl Text {
     /// Returns a line's content without its ending; empty when there is no such line.
     pub(super) fn content(&self, line: u64) -> &[u8] {
         self.span(line).and_then(|span| self.bytes.get(span.start..span.end)).unwrap_or_default()
+    }
+
+    /// Returns a line's full hash; nothing when there is no such line.
+    pub(super) fn full(&self, line: u64) -> Option<u64> {
+        self.span(line).map(|_| full(self.content(line)))
     }
 
     /// Returns a line's ending; empty when the file stops without one or there is no such line.

@@ -64,12 +64,9 @@ fn find(old: &Text, known: &Known<'_>, anchor: Anchor, at: usize) -> Result<u64,
         let content = "; take the anchor from the rows below".to_owned();
         return Err(Miss { content, ..miss("was not shown in this run", anchor.line) });
     };
-    let now = shown
-        .now
-        .filter(|now| old.span(*now).is_some_and(|span| span.full == shown.full))
-        .ok_or_else(|| {
-            miss("is stale: that line was changed since it was shown", anchor.line.min(old.count()))
-        })?;
+    let now = shown.now.filter(|now| old.full(*now) == Some(shown.full)).ok_or_else(|| {
+        miss("is stale: that line was changed since it was shown", anchor.line.min(old.count()))
+    })?;
     Ok(now)
 }
 
@@ -80,7 +77,7 @@ fn untouched(old: &Text, known: &Known<'_>, first: u64, last: u64, at: usize) ->
     let mut seen: HashMap<u64, bool> = HashMap::new();
     for shown in known.view.rows.values() {
         if let Some(now) = shown.now.filter(|now| (first..=last).contains(now)) {
-            let is_right = old.span(now).is_some_and(|span| span.full == shown.full);
+            let is_right = old.full(now) == Some(shown.full);
             *seen.entry(now).or_default() |= is_right;
         }
     }

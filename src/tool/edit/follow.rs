@@ -17,13 +17,11 @@ pub(super) fn resync(view: &mut View, text: &Text) {
     }
     // A line's hash, the first line that has it, and whether it is the only one.
     let mut places: HashMap<u64, (u64, bool)> = HashMap::new();
-    for (number, span) in (1_u64..).zip(&text.lines) {
-        places
-            .entry(span.full)
-            .and_modify(|(_, is_only)| *is_only = false)
-            .or_insert((number, true));
+    for number in 1..=text.count() {
+        let Some(full) = text.full(number) else { continue };
+        places.entry(full).and_modify(|(_, is_only)| *is_only = false).or_insert((number, true));
     }
-    let full = |line: u64| text.span(line).map(|span| span.full);
+    let full = |line: u64| text.full(line);
     for shown in view.rows.values_mut() {
         let Some(now) = shown.now else { continue };
         let only = places.get(&shown.full).and_then(|(line, is_only)| is_only.then_some(*line));
@@ -66,13 +64,14 @@ pub(super) fn shift(view: &mut View, old: &Text, new: &Text, splices: &[Splice])
         }
         let start = span.start.saturating_add(put).saturating_sub(taken);
         let line = new.line_at(start);
-        if new.span(line).is_some_and(|there| there.start == start && there.full == span.full) {
+        if new.span(line).is_some_and(|there| there.start == start)
+            && new.content(line) == old.content(number)
+        {
             moved.insert(number, line);
         }
     }
     for shown in view.rows.values_mut() {
-        let is_there =
-            shown.now.filter(|now| old.span(*now).is_some_and(|span| span.full == shown.full));
+        let is_there = shown.now.filter(|now| old.full(*now) == Some(shown.full));
         shown.now = is_there.and_then(|now| moved.get(&now).copied());
     }
 }
