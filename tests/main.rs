@@ -19,3 +19,4 @@ mod jail;
 mod model;
 mod repo;
 mod sandbox;
+mod tools;
