@@ -11,6 +11,7 @@
 )]
 
 use std::{
+    fmt::Write as _,
     fs,
     path::Path,
     process::{Command, Stdio},
@@ -27,7 +28,7 @@ use ignore::{WalkBuilder, WalkState};
 use kli::{
     authority::Subject,
     host::Host,
-    tool::{BashOptions, Context, State, Tool as _, find::Find, search::Search},
+    tool::{BashOptions, Context, State, Tool, find::Find, search::Search},
 };
 use serde_json::{Value, json};
 
@@ -47,7 +48,7 @@ fn main() {
             time(&mut best[0], || tool(&root, &Search, &json!({"pattern": pattern})));
             time(&mut best[1], || plain(&root, pattern));
             if has_rg {
-                time(&mut best[2], || drop(rg(&root, pattern)));
+                time(&mut best[2], || assert!(rg(&root, pattern), "rg runs"));
             }
         }
         let [own, plain, rg] = best.map(|time| time.as_secs_f64());
@@ -77,15 +78,17 @@ fn make(root: &Path) {
         for file in 0..20 {
             let mut text = String::new();
             for line in 0..40 + (directory * 7 + file * 13) % 160 {
-                text.push_str(&format!(
-                    "    let value_{line} = compute({file}, {directory}).unwrap_or_default();\n"
-                ));
+                writeln!(
+                    text,
+                    "    let value_{line} = compute({file}, {directory}).unwrap_or_default();"
+                )
+                .expect("a string");
                 if line % 30 == 7 {
                     text.push_str("    return value;\n");
                 }
             }
             if file == 3 && directory % 50 == 0 {
-                text.push_str(&format!("// needle_of_{directory}\n"));
+                writeln!(text, "// needle_of_{directory}").expect("a string");
             }
             fs::write(path.join(format!("f{file}.rs")), text).expect("written");
         }
@@ -98,7 +101,7 @@ fn time(best: &mut Duration, work: impl FnOnce()) {
     *best = started.elapsed().min(*best);
 }
 
-fn tool(root: &Path, tool: &dyn kli::tool::Tool, arguments: &Value) {
+fn tool(root: &Path, tool: &dyn Tool, arguments: &Value) {
     let context = Context {
         host: Host::default(),
         workspace: root.to_owned(),

@@ -399,10 +399,12 @@ fn other_names(stat: &Stat) -> u64 {
     u64::try_from(stat.st_nlink).unwrap_or(1).saturating_sub(1)
 }
 
-/// What tests do between the writing of a new file and its move, by the path.
+/// What a test does between the writing of a new file and its move, and to which path.
 #[cfg(test)]
-static MEANWHILE: std::sync::Mutex<Vec<(PathBuf, Box<dyn FnOnce() + Send>)>> =
-    std::sync::Mutex::new(Vec::new());
+type Action = (PathBuf, Box<dyn FnOnce() + Send>);
+
+#[cfg(test)]
+static MEANWHILE: std::sync::Mutex<Vec<Action>> = std::sync::Mutex::new(Vec::new());
 
 /// Lets something happen once between the writing of what replaces `path` and its move.
 #[cfg(test)]
