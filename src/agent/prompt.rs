@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn it_is_small_stable_and_replaceable() {
-        let all = ["read", "write", "edit", "search", "bash"];
+        let all = ["read", "write", "edit", "find", "search", "bash"];
         let text = system_prompt(&facts(&all));
         assert!(text.len() < 1500, "{}", text.len());
         assert_eq!(text, system_prompt(&facts(&all)));

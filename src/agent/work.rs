@@ -20,8 +20,7 @@ use super::{Denied, Event, driver::emit, schedule, turn::CallResult};
 
 /// Tools that have a name and an atom but no implementation in this version. A call is denied when
 /// the atom is not held, and answered honestly when it is.
-const NOT_YET: &[(&str, Atom)] =
-    &[("eval", Atom::ImageEval), ("find", Atom::FileRead), ("task", Atom::AgentSpawn)];
+const NOT_YET: &[(&str, Atom)] = &[("eval", Atom::ImageEval), ("task", Atom::AgentSpawn)];
 
 /// What a result says that lost a key. [`MARK`](crate::message::MARK) is what stands there.
 const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \
@@ -223,6 +222,8 @@ impl Bench {
                 Err(denial) => return Admission::Deny(denial),
             }
         }
+        let wishes = invocation.wishes().into_iter();
+        grants.extend(wishes.filter_map(|wish| self.subject.check(wish).ok()));
         Admission::Run(invocation, grants, allowed)
     }
 

@@ -186,6 +186,16 @@ impl Grant {
         }
     }
 
+    /// Says whether this grant is for reading exactly that physical path.
+    pub fn permits_read(&self, path: &Path) -> bool {
+        match &self.what {
+            Granted::Request { request: Request { atom: Atom::FileRead, detail }, .. } => {
+                matches!(detail, Detail::Path(granted) if granted == path)
+            }
+            Granted::Request { .. } | Granted::OwnState(_) => false,
+        }
+    }
+
     /// Says whether this grant is for running a command line.
     pub fn permits_exec(&self) -> bool {
         matches!(

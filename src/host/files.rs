@@ -14,6 +14,7 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Component, Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use rustix::{
@@ -23,7 +24,10 @@ use rustix::{
 
 use super::HostError;
 
+mod attributes;
 mod replace;
+#[cfg(test)]
+pub(crate) use replace::meanwhile;
 pub use replace::{Expected, Replaced, replace};
 
 /// The most links that one path may pass, as in the kernel (`path_resolution(7)`).
@@ -200,11 +204,28 @@ fn expect_readable(path: &Path, stat: &Stat) -> Result<(), HostError> {
     }
 }
 
+/// Says whether a path names anything, a link itself.
+pub fn is_there(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok()
+}
+
 /// Reads a whole regular file; `None` when it is longer than `limit` bytes.
 ///
 /// # Errors
 /// As [`open`]; [`HostError::Kind`] for a directory.
 pub fn read_whole(path: &Path, limit: u64) -> Result<Option<(Vec<u8>, Stamp)>, HostError> {
+    read_whole_unless(path, limit, &AtomicBool::new(false))
+}
+
+/// Reads a whole regular file as [`read_whole`] does, until `stop` is set.
+///
+/// # Errors
+/// As [`read_whole`]; [`HostError::Interrupted`].
+pub fn read_whole_unless(
+    path: &Path,
+    limit: u64,
+    stop: &AtomicBool,
+) -> Result<Option<(Vec<u8>, Stamp)>, HostError> {
     let Opened::File(file, stamp) = open(path)? else {
         return Err(HostError::Kind {
             path: path.to_owned(),
@@ -212,12 +233,28 @@ pub fn read_whole(path: &Path, limit: u64) -> Result<Option<(Vec<u8>, Stamp)>, H
             wanted: "a regular file",
         });
     };
+    if stamp.size > limit {
+        return Ok(None);
+    }
     let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(|source| HostError::io("read", path, source))?;
-    Ok((bytes.len() as u64 <= limit).then_some((bytes, stamp)))
+    let mut rest = file.take(limit.saturating_add(1));
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(HostError::Interrupted { path: path.to_owned() });
+        }
+        let count = rest
+            .by_ref()
+            .take(PIECE)
+            .read_to_end(&mut bytes)
+            .map_err(|source| HostError::io("read", path, source))?;
+        if count == 0 {
+            return Ok((bytes.len() as u64 <= limit).then_some((bytes, stamp)));
+        }
+    }
 }
+
+/// How much is read between two looks whether anyone still waits, in bytes.
+const PIECE: u64 = 4 << 20;
 
 /// What stands in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

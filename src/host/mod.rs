@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub mod beneath;
 pub mod confinement;
 pub mod environment;
 pub mod files;
@@ -76,6 +77,21 @@ pub enum HostError {
     /// Something else replaced it between the look and the act; nothing was written.
     #[error("`{}` was changed by something else meanwhile; nothing was written", path.display())]
     Changed {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another program holds a lock (flock(2)) on it, and held it for as long as was waited.
+    #[error(
+        "`{}` is locked by another program; nothing was written; try again when that one has ended",
+        path.display()
+    )]
+    Locked {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Nobody waits for it any more.
+    #[error("the work on `{}` was interrupted; nothing was written", path.display())]
+    Interrupted {
         /// The path.
         path: PathBuf,
     },

@@ -1,15 +1,15 @@
 //! Walking a directory in parallel, with the ignore rules that git and ripgrep know, and an account
 //! of what was left out.
 //!
-//! Links are not followed and only regular files are opened, so a walk stays below its root and
-//! cannot be held by a FIFO. The walker of the `ignore` crate does not tell what its rules left
-//! out, so each directory is listed once more and compared.
+//! The walker of the `ignore` crate goes by names, and only proposes: whatever is opened, listed or
+//! told is looked up once more through the [`Beneath`] of the root, so a walk stays below it
+//! whatever is swapped under way. The walker does not tell what its rules left out either, so each
+//! directory is listed once more and compared. Links are not followed.
 
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fs::File,
-    io,
+    io::Read as _,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -18,7 +18,9 @@ use std::{
 };
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::FileType;
+
+use super::beneath::Beneath;
 
 /// Directories of version control, which no search wants.
 const VERSION_CONTROL: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
@@ -45,7 +47,9 @@ pub struct LeftOut {
     pub links: usize,
     /// How many files and directories the system refused to open.
     pub unreadable: usize,
-    /// How many files were offered to the visitors.
+    /// How many entries other than directories the rules left in.
+    pub left_in: usize,
+    /// How many entries a visitor took.
     pub visited: usize,
 }
 
@@ -56,6 +60,7 @@ struct Account {
     worktrees: Mutex<BTreeSet<PathBuf>>,
     listed_files: AtomicUsize,
     yielded_files: AtomicUsize,
+    left_in: AtomicUsize,
     links: AtomicUsize,
     unreadable: AtomicUsize,
     visited: AtomicUsize,
@@ -69,20 +74,31 @@ fn count(counter: &AtomicUsize) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A visitor of one thread: it gets a file's physical path and the open file.
-pub type Visitor<'a> = Box<dyn FnMut(&Path, File) + Send + 'a>;
+/// What a visitor did with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// It was looked at.
+    Taken,
+    /// It is not wanted.
+    Passed,
+    /// The system refused it.
+    Unreadable,
+}
 
-/// Walks below a physical directory. `wanted` is asked with the path relative to the root before a
-/// file is opened; `visitor` makes the visitor of each thread. Stops early once `stop` is set.
+/// A visitor of one thread. It gets each entry's path relative to the root, and what the walker
+/// took it for; it opens what it wants through the root's [`Beneath`].
+pub type Visitor<'a> = Box<dyn FnMut(&Path, FileType) -> Visit + Send + 'a>;
+
+/// Walks below a directory; `visitor` makes the visitor of each thread. Stops early once `stop` is
+/// set.
 pub fn walk<'a>(
-    root: &Path,
+    root: &Arc<Beneath>,
     rules: Rules,
     stop: &'a AtomicBool,
-    wanted: &'a (dyn Fn(&Path) -> bool + Sync),
     visitor: &'a (dyn Fn() -> Visitor<'a> + Sync),
 ) -> LeftOut {
     let account = Arc::new(Account::default());
-    let mut builder = WalkBuilder::new(root);
+    let mut builder = WalkBuilder::new(root.path());
     builder
         .standard_filters(false)
         .parents(rules.ignore)
@@ -92,13 +108,13 @@ pub fn walk<'a>(
         .git_exclude(rules.ignore)
         .require_git(false)
         .threads(rules.threads)
-        .current_dir(root);
-    let told = Arc::clone(&account);
-    builder.filter_entry(move |entry| entry.depth() == 0 || is_entered(entry, &told));
+        .current_dir(root.path());
+    let (told, below) = (Arc::clone(&account), Arc::clone(root));
+    builder.filter_entry(move |entry| entry.depth() == 0 || is_entered(entry, &below, &told));
     builder.build_parallel().run(|| {
         let mut visit = visitor();
         let account = Arc::clone(&account);
-        let root = root.to_owned();
+        let root = Arc::clone(root);
         Box::new(move |entry| {
             if stop.load(Ordering::Relaxed) {
                 return WalkState::Quit;
@@ -107,40 +123,55 @@ pub fn walk<'a>(
                 count(&account.unreadable);
                 return WalkState::Continue;
             };
-            let path = entry.path();
-            match entry.file_type() {
-                Some(kind) if kind.is_dir() => {
-                    push(&account.yielded, path.to_owned());
-                    list(path, &account);
+            let Ok(relative) = entry.path().strip_prefix(root.path()) else {
+                return WalkState::Continue;
+            };
+            let kind = entry.file_type().map_or(FileType::Unknown, kind);
+            match kind {
+                FileType::Directory => {
+                    push(&account.yielded, relative.to_owned());
+                    list(relative, &root, &account);
                 }
-                Some(kind) if kind.is_symlink() => count(&account.links),
-                Some(kind) if kind.is_file() => {
-                    count(&account.yielded_files);
-                    if wanted(path.strip_prefix(&root).unwrap_or(path)) {
-                        match open_regular(path) {
-                            Ok(file) => {
-                                count(&account.visited);
-                                visit(path, file);
-                            }
-                            Err(_) => count(&account.unreadable),
-                        }
-                    }
-                }
+                FileType::Symlink => count(&account.links),
+                FileType::RegularFile => count(&account.yielded_files),
                 _ => {}
+            }
+            if kind != FileType::Directory {
+                count(&account.left_in);
+            }
+            if entry.depth() > 0 {
+                match visit(relative, kind) {
+                    Visit::Taken => count(&account.visited),
+                    Visit::Unreadable => count(&account.unreadable),
+                    Visit::Passed => {}
+                }
             }
             WalkState::Continue
         })
     });
-    sum_up(root, &account)
+    sum_up(&account)
 }
 
-fn sum_up(root: &Path, account: &Account) -> LeftOut {
+fn kind(kind: std::fs::FileType) -> FileType {
+    use std::os::unix::fs::FileTypeExt as _;
+    match kind {
+        kind if kind.is_dir() => FileType::Directory,
+        kind if kind.is_file() => FileType::RegularFile,
+        kind if kind.is_symlink() => FileType::Symlink,
+        kind if kind.is_fifo() => FileType::Fifo,
+        kind if kind.is_socket() => FileType::Socket,
+        kind if kind.is_char_device() => FileType::CharacterDevice,
+        kind if kind.is_block_device() => FileType::BlockDevice,
+        _ => FileType::Unknown,
+    }
+}
+
+fn sum_up(account: &Account) -> LeftOut {
     let take = |list: &Mutex<Vec<PathBuf>>| -> BTreeSet<PathBuf> {
         std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
             .into_iter()
             .collect()
     };
-    let relative = |path: &PathBuf| path.strip_prefix(root).unwrap_or(path).to_owned();
     let (listed, yielded) = (take(&account.listed), take(&account.yielded));
     let worktrees = account.worktrees.lock().unwrap_or_else(PoisonError::into_inner);
     let number = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
@@ -148,25 +179,28 @@ fn sum_up(root: &Path, account: &Account) -> LeftOut {
         ignored_directories: listed
             .difference(&yielded)
             .filter(|path| !worktrees.contains(*path))
-            .map(relative)
+            .cloned()
             .collect(),
         ignored_files: number(&account.listed_files).saturating_sub(number(&account.yielded_files)),
-        worktrees: worktrees.iter().map(relative).collect(),
+        worktrees: worktrees.iter().cloned().collect(),
         links: number(&account.links),
         unreadable: number(&account.unreadable),
+        left_in: number(&account.left_in),
         visited: number(&account.visited),
     }
 }
 
 /// Says whether the walk goes into an entry that no ignore rule names.
-fn is_entered(entry: &DirEntry, account: &Account) -> bool {
+fn is_entered(entry: &DirEntry, root: &Beneath, account: &Account) -> bool {
     if is_version_control(entry.file_name()) {
         return false;
     }
-    let is_copy = entry.file_type().is_some_and(|kind| kind.is_dir()) && is_worktree(entry.path());
+    let Ok(relative) = entry.path().strip_prefix(root.path()) else { return false };
+    let is_copy = entry.file_type().is_some_and(|kind| kind.is_dir())
+        && is_worktree(root, relative, entry.path());
     if is_copy {
         let mut worktrees = account.worktrees.lock().unwrap_or_else(PoisonError::into_inner);
-        worktrees.insert(entry.path().to_owned());
+        worktrees.insert(relative.to_owned());
     }
     !is_copy
 }
@@ -175,37 +209,44 @@ fn is_version_control(name: &OsStr) -> bool {
     VERSION_CONTROL.iter().any(|known| name == *known)
 }
 
+/// The longest file that can be the pointer of a working tree, in bytes.
+const MAX_POINTER: u64 = 8192;
+
 /// Says whether a directory is a further working tree: its `.git` is a file that points below a
 /// repository's `worktrees` (gitrepository-layout(5)). A submodule's points below `modules`.
-#[expect(clippy::disallowed_methods, reason = "host is where files are looked at")]
-fn is_worktree(directory: &Path) -> bool {
+fn is_worktree(root: &Beneath, relative: &Path, path: &Path) -> bool {
     // kli's own place for them, whatever was put there.
-    if directory.ends_with(".kli/worktrees") {
+    if path.ends_with(".kli/worktrees") {
         return true;
     }
-    let pointer = directory.join(".git");
-    std::fs::symlink_metadata(&pointer).is_ok_and(|found| found.is_file() && found.len() < 8192)
-        && std::fs::read_to_string(&pointer).is_ok_and(|text| {
-            text.strip_prefix("gitdir:")
-                .map(|place| Path::new(place.trim()))
-                .and_then(Path::parent)
-                .is_some_and(|parent| parent.ends_with("worktrees"))
-        })
+    let pointer = relative.join(".git");
+    if root.size(&pointer).is_none_or(|size| size > MAX_POINTER) {
+        return false;
+    }
+    let mut text = String::new();
+    root.open_file(&pointer)
+        .and_then(|file| file.take(MAX_POINTER).read_to_string(&mut text))
+        .is_ok()
+        && text
+            .strip_prefix("gitdir:")
+            .map(|place| Path::new(place.trim()))
+            .and_then(Path::parent)
+            .is_some_and(|parent| parent.ends_with("worktrees"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "host is where directories are listed")]
-fn list(directory: &Path, account: &Account) {
-    // What cannot be listed is reported by the walk itself.
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        if is_version_control(&entry.file_name()) {
-            continue;
+fn list(directory: &Path, root: &Beneath, account: &Account) {
+    let listed = root.list(directory, |name, kind| {
+        if is_version_control(name) {
+            return;
         }
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => push(&account.listed, entry.path()),
-            Ok(kind) if kind.is_file() => count(&account.listed_files),
+        match kind {
+            FileType::Directory => push(&account.listed, directory.join(name)),
+            FileType::RegularFile => count(&account.listed_files),
             _ => {}
         }
-    }
+    });
+    // What cannot be listed is reported by the walk itself.
+    drop(listed);
 }
 
 /// Says whether ignore rules in or above `top` name a directory below it.
@@ -219,17 +260,5 @@ pub fn is_ignored(top: &Path, directory: &Path) -> bool {
         .is_some_and(|matcher| matcher.matched(relative, true).is_ignore())
 }
 
-/// Opens a regular file, and nothing else: no link, no FIFO, no device.
-///
-/// # Errors
-/// The system's refusal, or that it is something else.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let handle = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode);
-    if kind == FileType::RegularFile {
-        Ok(File::from(handle))
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"))
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -84,6 +84,15 @@ impl Row {
     }
 }
 
+/// Returns the full hash of a whole line without its ending: that of its [`Row`].
+pub fn full(text: &[u8]) -> u64 {
+    let mut hash = FNV64_BASIS;
+    for byte in text {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(FNV64_PRIME);
+    }
+    hash
+}
+
 /// Returns the row of a whole line as the model sees it; `line` counts from 1.
 pub fn show(line: u64, text: &[u8]) -> String {
     Row::of(line, text).show(text, text.len() as u64)
@@ -224,6 +233,11 @@ mod tests {
                 from = cut;
             }
             prop_assert_eq!(hasher.row(7), Row::of(7, &bytes));
+        }
+
+        #[test]
+        fn the_full_hash_is_that_of_the_row(line in proptest::collection::vec(any::<u8>(), 0..40)) {
+            prop_assert_eq!(full(&line), Row::of(1, &line).full);
         }
 
         #[test]

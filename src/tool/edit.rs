@@ -6,7 +6,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    sync::Arc,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use serde_json::{Map, Value, json};
@@ -17,7 +21,7 @@ use super::{
     arguments::Arguments,
     lines::{self, Text},
     memory::{Content, View},
-    target::{Target, blocking},
+    target::{Target, blocking, notes_on},
 };
 use crate::{
     authority::{Atom, Grant, Request},
@@ -36,7 +40,13 @@ mod splice;
 use splice::Splice;
 
 /// The longest file that can be edited, in bytes: it is held in memory.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The most lines of a file that can be edited: where each one is, is held in memory, too.
+const MAX_LINES: usize = 8_000_000;
+
+/// How often a call starts anew because something else changed the file while it worked.
+const MAX_ROUNDS: usize = 8;
 
 /// The rows that the result shows around each change, before and after.
 const AROUND: u64 = 2;
@@ -218,6 +228,10 @@ impl Invocation for Call {
         vec![Request::path(Atom::FileEdit, &self.target.path)]
     }
 
+    fn wishes(&self) -> Vec<Request> {
+        vec![Request::path(Atom::FileRead, &self.target.path)]
+    }
+
     fn effect(&self) -> Effect {
         Effect::Write(self.target.path.clone())
     }
@@ -227,7 +241,10 @@ impl Invocation for Call {
         grants: Vec<Grant>,
         _sink: Sink,
     ) -> futures_util::future::BoxFuture<'static, Outcome> {
-        blocking(move || self.target.change(&grants, |grant| self.edit(grant)))
+        blocking(move |stop| {
+            let hands = Hands { is_readable: self.target.is_readable(&grants), stop };
+            self.target.change(&grants, |grant| self.edit(grant, hands))
+        })
     }
 }
 
@@ -237,17 +254,58 @@ struct Plan {
     notes: Vec<String>,
 }
 
-/// Why a change cannot be made: a sentence, and the lines to show with it.
+/// How a call may go about it.
+#[derive(Clone, Copy)]
+struct Hands<'a> {
+    /// Whether the run may read the file. If not, no result shows anything that the model did not
+    /// give, line numbers aside.
+    is_readable: bool,
+    /// Set once nobody waits for the outcome any more.
+    stop: &'a AtomicBool,
+}
+
+impl Hands<'_> {
+    fn go_on(&self, path: &Path) -> Result<(), HostError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(HostError::Interrupted { path: path.to_owned() });
+        }
+        Ok(())
+    }
+}
+
+/// Why a change cannot be made: a sentence without the file's content, more words that may have
+/// some, and the lines to show with it.
 struct Miss {
     sentence: String,
+    content: String,
     show: Vec<u64>,
 }
 
+impl Miss {
+    /// Returns a miss that shows lines and says nothing of their content.
+    fn new(sentence: impl Into<String>, show: impl IntoIterator<Item = u64>) -> Self {
+        let show = show.into_iter().collect();
+        Self { sentence: sentence.into(), content: String::new(), show }
+    }
+}
+
 impl Call {
-    fn edit(&self, grant: &Grant) -> Result<Outcome, HostError> {
+    /// Edits; a call that something else came in between looks at the new content and starts anew,
+    /// since its anchors and texts are compared with what is there.
+    fn edit(&self, grant: &Grant, hands: Hands<'_>) -> Result<Outcome, HostError> {
+        let mut round = 1;
+        loop {
+            match self.edit_once(grant, hands) {
+                Err(HostError::Changed { .. }) if round < MAX_ROUNDS => round += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn edit_once(&self, grant: &Grant, hands: Hands<'_>) -> Result<Outcome, HostError> {
         let Target { name, path, context } = &self.target;
         let memory = &context.state.files;
-        let Some((bytes, stamp)) = files::read_whole(path, MAX_BYTES)? else {
+        let Some((bytes, stamp)) = files::read_whole_unless(path, MAX_BYTES, hands.stop)? else {
             return Ok(Outcome::error(format!(
                 "`{name}` is longer than {MAX_BYTES} bytes; change it with a command"
             )));
@@ -255,31 +313,40 @@ impl Call {
         if let Some(kind) = lines::binary(&bytes) {
             return Ok(Outcome::error(format!("`{name}` is {kind}; edit changes text only")));
         }
-        let old = Text::new(bytes);
+        let Some(old) = Text::within(bytes, MAX_LINES) else {
+            return Ok(Outcome::error(format!(
+                "`{name}` has more than {MAX_LINES} lines; change it with a command"
+            )));
+        };
         if old.lines.is_empty() {
             return Ok(Outcome::error(format!(
                 "`{name}` is an empty file; use write{}",
                 self.target.note_when_masked()
             )));
         }
+        hands.go_on(path)?;
         let mut view = memory.view(path);
-        let found = Content { stamp, digest: Some(lines::digest(&old.bytes)) };
-        let is_known = view.content.as_ref().is_some_and(|known| known.is_same(&found));
+        let is_known = view.content.as_ref().is_some_and(|known| {
+            // A digest takes its time; it is made only where there is one to compare it with.
+            let digest = known.digest.map(|_| lines::digest(&old.bytes));
+            known.is_same(&Content { stamp, digest })
+        });
         let is_sure = is_known && !view.is_patchy;
         if !is_sure {
             follow::resync(&mut view, &old);
         }
         let plan = match self.plan(&old, &view, is_sure) {
             Ok(plan) => plan,
-            Err(misses) => return Ok(self.missed(&old, &misses)),
+            Err(misses) => return Ok(self.missed(&old, &misses, hands)),
         };
+        hands.go_on(path)?;
         let bytes = splice::apply(&old, &plan.splices);
         if bytes == old.bytes {
             return Ok(Outcome::error(format!(
                 "the edits change nothing: `{name}` already reads so"
             )));
         }
-        let replaced = files::replace(grant, path, &bytes, Expected::Unchanged(stamp))?;
+        let replaced = files::replace(grant, path, &bytes, Expected::Unchanged(stamp), hands.stop)?;
         let new = Text::new(bytes);
         follow::shift(&mut view, &old, &new, &plan.splices);
         if is_known {
@@ -287,21 +354,22 @@ impl Call {
             view.content = Some(Content { stamp: replaced.stamp, digest });
         }
         memory.put(path, view);
-        let (rows, shown) = around(&old, &new, &plan.splices);
-        memory.saw(path, &rows);
-
         let count = self.changes.len();
         let plural = if count == 1 { "" } else { "s" };
         let mut text = format!("edited `{name}`: {count} edit{plural} applied");
-        if replaced.in_place {
-            text.push_str("; written in place, since its directory takes no other file");
-        }
+        text.push_str(&notes_on(&replaced));
         for note in &plan.notes {
             text.push('\n');
             text.push_str(note);
         }
-        text.push('\n');
-        text.push_str(&shown);
+        if hands.is_readable {
+            let (rows, shown) = around(&old, &new, &plan.splices);
+            memory.saw(path, &rows);
+            text.push('\n');
+            text.push_str(&shown);
+        } else {
+            text.push_str(&changed_lines(&new, &plan.splices));
+        }
         let record = json!({
             "path": path.to_string_lossy(),
             "edits": count,
@@ -316,7 +384,7 @@ impl Call {
         let mut misses = Vec::new();
         for (at, change) in self.changes.iter().enumerate() {
             if let Some(sentence) = change.unfit(old, at) {
-                misses.push(Miss { sentence, show: vec![] });
+                misses.push(Miss::new(sentence, []));
                 continue;
             }
             if !old.is_utf8 && !change.text().is_ascii() {
@@ -349,18 +417,28 @@ impl Call {
     }
 
     /// Returns the outcome for changes that cannot be made: what is wrong, and fresh rows.
-    fn missed(&self, old: &Text, misses: &[Miss]) -> Outcome {
+    fn missed(&self, old: &Text, misses: &[Miss], hands: Hands<'_>) -> Outcome {
         let Target { name, path, context } = &self.target;
         let mut text = format!("nothing was changed in `{name}`");
         let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
         for miss in misses {
             text.push('\n');
             text.push_str(&miss.sentence);
+            if !hands.is_readable {
+                continue;
+            }
+            text.push_str(&miss.content);
             for line in miss.show.iter().filter(|line| **line >= 1 && **line <= old.count()) {
                 if rows.len() < MAX_ROWS {
                     rows.insert(*line, old.row(*line));
                 }
             }
+        }
+        if !hands.is_readable {
+            text.push_str(
+                "\n(this run may not read the file: `file/read` does not cover it, so its lines are \
+                 not shown)",
+            );
         }
         if !rows.is_empty() {
             text.push_str("\nfresh rows:\n");
@@ -370,6 +448,22 @@ impl Call {
         }
         Outcome::error(text)
     }
+}
+
+/// Returns a line that names the changed lines of the new file, without their content.
+fn changed_lines(new: &Text, splices: &[Splice]) -> String {
+    let ranges: Vec<String> = splice::new_ranges(splices)
+        .into_iter()
+        .take(MAX_ROWS)
+        .map(|(start, end)| {
+            let (first, last) = (new.line_at(start), new.line_at(end.saturating_sub(1).max(start)));
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        })
+        .collect();
+    format!(
+        "\n(lines now: {}; this run may not read the file, so they are not shown)",
+        ranges.join(", ")
+    )
 }
 
 /// Returns the rows around each change in the new file, and their text.

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 
 use sha2::{Digest, Sha256};
 
-use super::anchor::{Hasher, ROW_CHARS, Row};
+use super::anchor::{Hasher, ROW_CHARS, Row, full};
 
 /// How much of a file's beginning decides what kind of file it is, in bytes.
 const BEGINNING: usize = 64 * 1024;
@@ -28,7 +28,7 @@ pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
 
 /// Names what a file holds when it is no text, from its beginning.
 pub(super) fn binary(bytes: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 10] = [
+    let known: [(&[u8], &str); 18] = [
         (b"\xff\xfe", "UTF-16 text"),
         (b"\xfe\xff", "UTF-16 text"),
         (b"\x7fELF", "an ELF object"),
@@ -39,6 +39,14 @@ pub(super) fn binary(bytes: &[u8]) -> Option<&'static str> {
         (b"PK\x03\x04", "a ZIP archive"),
         (b"\x1f\x8b", "gzip data"),
         (b"SQLite format 3\0", "a SQLite database"),
+        (b"RIFF", "a RIFF file (WebP, WAV or AVI)"),
+        (b"II*\0", "a TIFF image"),
+        (b"MM\0*", "a TIFF image"),
+        (b"\0\0\x01\0", "an icon"),
+        (b"\x28\xb5\x2f\xfd", "Zstandard data"),
+        (b"\xfd7zXZ\0", "xz data"),
+        (b"7z\xbc\xaf", "a 7z archive"),
+        (b"\0asm", "a WebAssembly module"),
     ];
     let within = bytes.get(..BINARY_WITHIN).unwrap_or(bytes);
     within.contains(&0).then(|| {
@@ -139,7 +147,7 @@ impl<R: Read> Scanner<R> {
                 break;
             }
             is_any = true;
-            let at = buffer.iter().position(|byte| *byte == ending);
+            let at = memchr::memchr(ending, buffer);
             let mut chunk = buffer.get(..at.unwrap_or(buffer.len())).unwrap_or_default();
             let taken = chunk.len().saturating_add(usize::from(at.is_some()));
             if !chunk.is_empty() {
@@ -171,7 +179,7 @@ impl<R: Read> Scanner<R> {
                 break;
             }
             is_any = true;
-            let at = buffer.iter().position(|byte| *byte == self.ending);
+            let at = memchr::memchr(self.ending, buffer);
             let taken = at.map_or(buffer.len(), |at| at.saturating_add(1));
             self.reader.consume(taken);
             if at.is_some() {
@@ -214,7 +222,6 @@ pub(super) struct Span {
     pub(super) end: usize,
     /// The offset after its ending; `end` when the file stops without one.
     pub(super) next: usize,
-    pub(super) full: u64,
 }
 
 /// A whole file, cut into lines.
@@ -230,6 +237,12 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
+        let no_lines = Self { bytes: Vec::new(), lines: Vec::new(), usual: b"\n", is_utf8: true };
+        Self::within(bytes, usize::MAX).unwrap_or(no_lines)
+    }
+
+    /// Cuts a file that has at most `most` lines; of a longer one nothing is kept.
+    pub(super) fn within(bytes: Vec<u8>, most: usize) -> Option<Self> {
         let classic = is_classic(&bytes);
         let ending = if classic { b'\r' } else { b'\n' };
         let mut lines = Vec::new();
@@ -237,7 +250,10 @@ impl Text {
         let (mut crlf, mut ended) = (0_usize, 0_usize);
         while start < bytes.len() {
             let rest = bytes.get(start..).unwrap_or_default();
-            let at = rest.iter().position(|byte| *byte == ending);
+            let at = memchr::memchr(ending, rest);
+            if lines.len() >= most {
+                return None;
+            }
             let mut content = rest.get(..at.unwrap_or(rest.len())).unwrap_or_default();
             ended = ended.saturating_add(usize::from(at.is_some()));
             let next =
@@ -247,7 +263,7 @@ impl Text {
                 crlf = crlf.saturating_add(1);
             }
             let end = start.saturating_add(content.len());
-            lines.push(Span { start, end, next, full: Row::of(0, content).full });
+            lines.push(Span { start, end, next });
             start = next;
         }
         let usual: &[u8] = if classic {
@@ -258,7 +274,7 @@ impl Text {
             b"\n"
         };
         let is_utf8 = std::str::from_utf8(&bytes).is_ok();
-        Self { bytes, lines, usual, is_utf8 }
+        Some(Self { bytes, lines, usual, is_utf8 })
     }
 
     /// Returns a line's span; `line` counts from 1.
@@ -270,6 +286,11 @@ impl Text {
     /// Returns a line's content without its ending; empty when there is no such line.
     pub(super) fn content(&self, line: u64) -> &[u8] {
         self.span(line).and_then(|span| self.bytes.get(span.start..span.end)).unwrap_or_default()
+    }
+
+    /// Returns a line's full hash; nothing when there is no such line.
+    pub(super) fn full(&self, line: u64) -> Option<u64> {
+        self.span(line).map(|_| full(self.content(line)))
     }
 
     /// Returns a line's ending; empty when the file stops without one or there is no such line.

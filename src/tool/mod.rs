@@ -42,10 +42,16 @@ pub trait Invocation: Send {
     /// Returns what must be allowed, in the order in which the grants are handed to `run`.
     fn requests(&self) -> Vec<Request>;
 
+    /// Returns what would change the call if it were allowed, and whose refusal is no denial: the
+    /// grants come after those for `requests`, without those that were refused.
+    fn wishes(&self) -> Vec<Request> {
+        Vec::new()
+    }
+
     /// Returns how it may be ordered among the calls of one turn.
     fn effect(&self) -> Effect;
 
-    /// Does it. `grants` answers `requests` one to one.
+    /// Does it. `grants` answers `requests` one to one; those for `wishes` follow.
     fn run(self: Box<Self>, grants: Vec<Grant>, sink: Sink) -> BoxFuture<'static, Outcome>;
 }
 
@@ -139,6 +145,8 @@ pub mod anchor;
 pub mod arguments;
 pub mod cut;
 mod edit;
+pub mod find;
+mod glob;
 pub mod inspect;
 #[cfg(test)]
 mod jail_tests;
@@ -147,6 +155,7 @@ mod lines;
 pub mod memory;
 mod read;
 pub mod result;
+mod scope;
 pub mod search;
 pub mod shell;
 #[cfg(test)]
@@ -163,6 +172,7 @@ pub fn standard() -> Vec<Box<dyn Tool>> {
         Box::new(read::Read),
         Box::new(write::Write),
         Box::new(edit::Edit),
+        Box::new(find::Find),
         Box::new(search::Search),
         Box::new(shell::Bash),
         Box::new(jobs::BashJobs),

@@ -1,8 +1,7 @@
 //! The tool `read`: a file's lines as rows with anchors, or what stands in a directory.
 
-use std::{fmt::Write as _, fs::File, os::unix::ffi::OsStrExt, sync::Arc};
+use std::{fmt::Write as _, path::Path, sync::Arc};
 
-use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -10,7 +9,7 @@ use super::{
     arguments::Arguments,
     lines::{self, Scanner},
     memory::Content,
-    target::{Target, blocking, printable},
+    target::{Stoppable, Target, blocking, mark, shown},
 };
 use crate::{
     authority::{Atom, Grant, Request},
@@ -101,9 +100,9 @@ impl Invocation for Call {
         _grants: Vec<Grant>,
         _sink: Sink,
     ) -> futures_util::future::BoxFuture<'static, Outcome> {
-        blocking(move || {
+        blocking(move |stop| {
             let outcome = files::open(&self.target.path).and_then(|opened| match opened {
-                Opened::File(file, stamp) => self.file(file, stamp),
+                Opened::File(file, stamp) => self.file(Stoppable { file, stop }, stamp),
                 Opened::Directory(handle) => self.directory(&handle),
             });
             outcome.unwrap_or_else(|error| self.target.refused(&error))
@@ -112,7 +111,7 @@ impl Invocation for Call {
 }
 
 impl Call {
-    fn file(&self, file: File, stamp: Stamp) -> Result<Outcome, HostError> {
+    fn file(&self, file: Stoppable<'_>, stamp: Stamp) -> Result<Outcome, HostError> {
         let Target { name, path, context } = &self.target;
         let fail = |source| HostError::io("read", path, source);
         let mut scanner = Scanner::new(file, stamp.size <= WHOLE).map_err(fail)?;
@@ -204,26 +203,7 @@ impl Call {
         let (entries, more) = files::list(handle, path, MAX_ENTRIES)?;
         let mut text = format!("`{name}` is a directory:\n");
         for entry in &entries {
-            let mark = match entry.kind {
-                FileType::Directory => "/",
-                FileType::Symlink => "@",
-                FileType::Fifo => "|",
-                FileType::Socket => "=",
-                _ => "",
-            };
-            let shown: String = entry
-                .name
-                .as_bytes()
-                .utf8_chunks()
-                .map(|chunk| {
-                    let mut shown = printable(chunk.valid());
-                    for byte in chunk.invalid() {
-                        let _ = write!(shown, "\\x{byte:02x}");
-                    }
-                    shown
-                })
-                .collect();
-            let _ = writeln!(text, "{shown}{mark}");
+            let _ = writeln!(text, "{}{}", shown(Path::new(&entry.name)), mark(entry.kind));
         }
         if entries.is_empty() {
             text.push_str("(empty directory)");

@@ -327,7 +327,7 @@ impl Invocation for Page {
     }
 
     fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
-        blocking(move || match self.results.find(&self.handle) {
+        blocking(move |_stop| match self.results.find(&self.handle) {
             Ok(kept) => self.show(&kept),
             Err(sentence) => Outcome::error(sentence),
         })

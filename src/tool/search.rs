@@ -5,8 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,21 +14,31 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink as Hits, SinkContext, SinkMatch,
 };
+use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, Invocation, Outcome, Sink, Tool, anchor::Row, arguments::Arguments, cut,
-    target::printable,
+    Context, Effect, Invocation, Outcome, Sink, Tool,
+    anchor::Row,
+    arguments::Arguments,
+    cut,
+    glob::Glob,
+    scope::{Scope, Walked, names},
+    target::{Stoppable, blocking},
 };
 use crate::{
     authority::{Atom, Grant, Request},
-    host::{files, walk},
+    host::{
+        HostError,
+        beneath::Beneath,
+        files::Opened,
+        walk::{LeftOut, Visit, Visitor},
+    },
 };
 
 /// The most hits that are shown.
@@ -94,28 +103,14 @@ impl Tool for Search {
             .map_err(|error| bad_pattern(&pattern, &error.to_string()))?;
         let glob = match arguments.optional_text("glob")?.filter(|glob| !glob.is_empty()) {
             None => None,
-            Some(glob) => Some(Glob::new(&glob)?),
+            Some(glob) => Some(Glob::of_files(&glob, "glob")?),
         };
         let rows_around = arguments.optional_number("context", 0)?.unwrap_or(0).min(MAX_CONTEXT);
-        let path = arguments.optional_text("path")?.filter(|path| !path.is_empty());
-        let root = match &path {
-            None => context.workspace.clone(),
-            Some(path) => {
-                let home = context.home.as_deref();
-                files::resolve(Path::new(path), &context.workspace, home)
-                    .map_err(|error| error.sentence())?
-            }
-        };
         Ok(Box::new(Call {
-            job: Job {
-                matcher,
-                glob,
-                rows_around: usize::try_from(rows_around).unwrap_or_default(),
-                named: path.is_some() && root != context.workspace,
-                root,
-                stop: Arc::new(AtomicBool::new(false)),
-                context: Arc::clone(context),
-            },
+            matcher,
+            glob,
+            rows_around: usize::try_from(rows_around).unwrap_or_default(),
+            scope: Scope::of(arguments, context)?,
         }))
     }
 }
@@ -136,50 +131,16 @@ fn bad_pattern(pattern: &str, error: &str) -> String {
     )
 }
 
-/// Which files to look into.
-#[derive(Debug)]
-struct Glob {
-    matcher: GlobMatcher,
-    /// Whether the glob names what is left out.
-    others: bool,
-    /// Whether it is compared with the name alone.
-    name_only: bool,
-}
-
-impl Glob {
-    fn new(text: &str) -> Result<Self, String> {
-        let (others, glob) = text.strip_prefix('!').map_or((false, text), |glob| (true, glob));
-        let anchored = glob.strip_prefix("./").or_else(|| glob.strip_prefix('/')).unwrap_or(glob);
-        // A directory stands for what is in it.
-        let anchored = match anchored.strip_suffix('/') {
-            Some(directory) => format!("{directory}/**"),
-            None => anchored.to_owned(),
-        };
-        let name_only = !anchored.contains('/') && anchored.len() == glob.len();
-        let matcher = GlobBuilder::new(&anchored)
-            .literal_separator(true)
-            .build()
-            .map_err(|error| format!("`glob` cannot be used: {error}"))?
-            .compile_matcher();
-        Ok(Self { matcher, others, name_only })
-    }
-
-    fn takes(&self, relative: &Path) -> bool {
-        let path = match relative.file_name() {
-            Some(name) if self.name_only => Path::new(name),
-            _ => relative,
-        };
-        self.matcher.is_match(path) != self.others
-    }
-}
-
 struct Call {
-    job: Job,
+    matcher: RegexMatcher,
+    glob: Option<Glob>,
+    rows_around: usize,
+    scope: Scope,
 }
 
 impl Invocation for Call {
     fn requests(&self) -> Vec<Request> {
-        vec![Request::path(Atom::FileRead, &self.job.root)]
+        vec![Request::path(Atom::FileRead, &self.scope.target.path)]
     }
 
     fn effect(&self) -> Effect {
@@ -187,35 +148,10 @@ impl Invocation for Call {
     }
 
     fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            // Dropping this future must end the threads: nobody waits for them any more.
-            let _stop = StopOnDrop(Arc::clone(&self.job.stop));
-            let job = self.job;
-            match tokio::task::spawn_blocking(move || job.search()).await {
-                Ok(outcome) => outcome,
-                Err(_) => Outcome::error("the search ended unexpectedly; nothing was changed"),
-            }
+        blocking(move |stop| {
+            self.search(stop).unwrap_or_else(|error| self.scope.target.refused(&error))
         })
     }
-}
-
-struct StopOnDrop(Arc<AtomicBool>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-struct Job {
-    matcher: RegexMatcher,
-    glob: Option<Glob>,
-    rows_around: usize,
-    root: PathBuf,
-    /// Whether the call named a path, which is searched even when it is ignored.
-    named: bool,
-    stop: Arc<AtomicBool>,
-    context: Arc<Context>,
 }
 
 /// What was found in one file.
@@ -282,43 +218,45 @@ impl Collection {
     }
 }
 
-impl Job {
-    fn search(&self) -> Outcome {
-        let collection = Mutex::new(Collection::default());
-        let mut unruled = false;
-        let left_out = match files::open(&self.root) {
-            Err(error) => return Outcome::error(error.sentence()),
-            Ok(files::Opened::File(file, _)) => {
-                self.look_into(&mut self.searcher(true), &self.root, file, &collection);
-                walk::LeftOut { visited: 1, ..walk::LeftOut::default() }
+impl Call {
+    fn search(&self, stop: &AtomicBool) -> Result<Outcome, HostError> {
+        let found = Mutex::new(Collection::default());
+        let path = &self.scope.target.path;
+        let walked = match self.scope.open()? {
+            Opened::File(file, _) => {
+                let file = Stoppable { file, stop };
+                self.look_into(&mut self.searcher(true), path, file, &found);
+                Walked { left_out: LeftOut { visited: 1, ..LeftOut::default() }, is_unruled: false }
             }
-            Ok(files::Opened::Directory(_)) => {
-                unruled = self.named && walk::is_ignored(&self.context.workspace, &self.root);
-                let mut left_out = self.walk(!unruled, &collection);
-                let nothing_ruled_in = left_out.visited == 0
-                    && (left_out.ignored_files > 0 || !left_out.ignored_directories.is_empty());
-                if self.named && nothing_ruled_in && !unruled {
-                    unruled = true;
-                    left_out = self.walk(false, &collection);
-                }
-                left_out
+            Opened::Directory(handle) => {
+                let root = Arc::new(Beneath::new(handle, path));
+                self.walk(&root, stop, &found)
             }
         };
-        if self.stop.load(Ordering::Relaxed) {
-            return Outcome::error("the search was interrupted");
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Outcome::error("the search was interrupted"));
         }
-        let collection = collection.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.outcome(collection, &left_out, unruled)
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.outcome(found, &walked))
     }
 
-    fn walk(&self, ignore: bool, collection: &Mutex<Collection>) -> walk::LeftOut {
-        let wanted = |relative: &Path| self.glob.as_ref().is_none_or(|glob| glob.takes(relative));
-        let visitor = || -> walk::Visitor<'_> {
+    fn walk(&self, root: &Arc<Beneath>, stop: &AtomicBool, found: &Mutex<Collection>) -> Walked {
+        let visitor = || -> Visitor<'_> {
             let mut searcher = self.searcher(false);
-            Box::new(move |path, file| self.look_into(&mut searcher, path, file, collection))
+            Box::new(move |relative, kind| {
+                let is_wanted = kind == FileType::RegularFile
+                    && self.glob.as_ref().is_none_or(|glob| glob.takes(relative));
+                if !is_wanted {
+                    return Visit::Passed;
+                }
+                let Ok(file) = root.open_file(relative) else { return Visit::Unreadable };
+                let path = root.path().join(relative);
+                self.look_into(&mut searcher, &path, Stoppable { file, stop }, found);
+                Visit::Taken
+            })
         };
-        let rules = walk::Rules { ignore, threads: 0 };
-        walk::walk(&self.root, rules, &self.stop, &wanted, &visitor)
+        // A second walk follows only where the first met no file, so nothing is to forget.
+        self.scope.walk(root, stop, &visitor, || {})
     }
 
     fn searcher(&self, named: bool) -> Searcher {
@@ -341,11 +279,10 @@ impl Job {
         &self,
         searcher: &mut Searcher,
         path: &Path,
-        file: File,
+        reader: Stoppable<'_>,
         collection: &Mutex<Collection>,
     ) {
         let mut found = Found::default();
-        let reader = Stoppable { file, stop: &self.stop };
         let hits = Collect { matcher: &self.matcher, found: &mut found };
         let result = searcher.search_reader(&self.matcher, reader, hits);
         if result.is_ok() && found.hits == 0 && !found.binary {
@@ -358,16 +295,12 @@ impl Job {
         collection.add(path, found);
     }
 
-    fn outcome(
-        &self,
-        mut collection: Collection,
-        left_out: &walk::LeftOut,
-        unruled: bool,
-    ) -> Outcome {
+    fn outcome(&self, mut collection: Collection, walked: &Walked) -> Outcome {
+        let left_out = &walked.left_out;
         let mut lines = Vec::new();
         let mut shown_hits = 0_usize;
         for (path, found) in &collection.files {
-            let name = self.name(path);
+            let name = self.scope.name(path);
             let mut last = None;
             let mut rows = Vec::new();
             for shown in &found.rows {
@@ -387,10 +320,11 @@ impl Job {
             if self.rows_around > 0 {
                 lines.push("--".to_owned());
             }
-            self.context.state.files.saw(path, &rows);
+            self.scope.target.context.state.files.saw(path, &rows);
         }
         lines.pop_if(|line| line == "--");
-        let body = cut::text(&lines.join("\n"), "narrow `pattern`, `path` or `glob`");
+        let results = &self.scope.target.context.state.results;
+        let body = results.cut(&lines.join("\n"), "narrow `pattern`, `path` or `glob`");
 
         let mut notes = Vec::new();
         if collection.hits == 0 && collection.binary.is_empty() {
@@ -403,12 +337,16 @@ impl Job {
                 files_counted(collection.files_with_hits)
             ));
         }
-        self.say_left_out(&mut collection, left_out, unruled, &mut notes);
+        self.say_left_out(&mut collection, walked, &mut notes);
         let notes: Vec<String> = notes.into_iter().map(|note| format!("[{note}]")).collect();
         let body = if body.is_empty() { None } else { Some(body) };
         let text: Vec<String> = body.into_iter().chain(notes).collect();
+        let mut text = text.join("\n");
+        if collection.hits == 0 {
+            text.push_str(self.scope.target.note_when_masked());
+        }
         Outcome {
-            text: text.join("\n"),
+            text,
             is_error: false,
             record: json!({
                 "hits": collection.hits,
@@ -422,35 +360,8 @@ impl Job {
         }
     }
 
-    fn say_left_out(
-        &self,
-        collection: &mut Collection,
-        left_out: &walk::LeftOut,
-        unruled: bool,
-        notes: &mut Vec<String>,
-    ) {
-        if unruled {
-            notes.push("ignore rules name this path; it was searched without them".to_owned());
-        }
-        let mut skipped = Vec::new();
-        let directories = left_out.ignored_directories.len();
-        if directories > 0 {
-            let noun = if directories == 1 { "directory" } else { "directories" };
-            let names = names(left_out.ignored_directories.iter().map(PathBuf::as_path));
-            skipped.push(format!("{directories} ignored {noun} skipped ({names})"));
-        }
-        match left_out.ignored_files {
-            0 => {}
-            1 => skipped.push("1 ignored file skipped".to_owned()),
-            n => skipped.push(format!("{n} ignored files skipped")),
-        }
-        if !skipped.is_empty() {
-            notes.push(format!("{}; give one as `path` to search it", skipped.join(", ")));
-        }
-        if !left_out.worktrees.is_empty() {
-            let names = names(left_out.worktrees.iter().map(PathBuf::as_path));
-            notes.push(format!("other working trees skipped ({names})"));
-        }
+    fn say_left_out(&self, collection: &mut Collection, walked: &Walked, notes: &mut Vec<String>) {
+        notes.extend(walked.notes("searched", "search"));
         for (what, list) in [
             ("hits in binary files, not shown", &mut collection.binary),
             ("binary, searched up to the first NUL only", &mut collection.passed_over),
@@ -460,8 +371,11 @@ impl Job {
             ),
         ] {
             list.sort();
-            let shown: Vec<PathBuf> = list.iter().map(|path| self.name(path).into()).collect();
-            if !shown.is_empty() {
+            if !list.is_empty() {
+                let workspace = &self.scope.target.context.workspace;
+                let below =
+                    |path: &PathBuf| path.strip_prefix(workspace).unwrap_or(path).to_owned();
+                let shown: Vec<PathBuf> = list.iter().map(below).collect();
                 notes.push(format!(
                     "{what}: {} ({})",
                     files_counted(shown.len()),
@@ -469,6 +383,7 @@ impl Job {
                 ));
             }
         }
+        let left_out = &walked.left_out;
         if left_out.links > 0 && collection.hits == 0 {
             notes.push(format!("symbolic links not followed: {}", left_out.links));
         }
@@ -476,27 +391,10 @@ impl Job {
             notes.push(format!("could not be read: {}", left_out.unreadable));
         }
     }
-
-    /// Returns a path as rows show it: relative to the workspace when it is below.
-    fn name(&self, path: &Path) -> String {
-        shown(path.strip_prefix(&self.context.workspace).unwrap_or(path))
-    }
 }
 
 fn files_counted(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
-}
-
-/// Returns a path as text that stays on its line, whatever is in its name.
-fn shown(path: &Path) -> String {
-    printable(&path.display().to_string())
-}
-
-/// Returns the first names of a list, and says when there are more.
-fn names<'a>(paths: impl ExactSizeIterator<Item = &'a Path>) -> String {
-    let more = paths.len() > 5;
-    let first: Vec<String> = paths.take(5).map(shown).collect();
-    format!("{}{}", first.join(", "), if more { ", …" } else { "" })
 }
 
 impl Shown {
@@ -571,21 +469,6 @@ impl Hits for Collect<'_> {
     fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
         self.found.binary = true;
         Ok(true)
-    }
-}
-
-/// A file whose reading can be stopped between two pieces.
-struct Stoppable<'a> {
-    file: File,
-    stop: &'a AtomicBool,
-}
-
-impl Read for Stoppable<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
-        }
-        self.file.read(buffer)
     }
 }
 

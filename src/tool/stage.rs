@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{BashOptions, Context, Outcome, State, Tool};
+use super::{BashOptions, Context, Invocation, Outcome, State, Tool};
 use crate::{
     authority::{Narrowing, Source, Subject},
     host::Host,
@@ -85,10 +85,23 @@ impl Stage {
 
     /// Prepares, checks and runs one call; a refusal is an outcome, as it is for the model.
     pub(crate) fn call(&self, tool: &dyn Tool, arguments: &Value) -> Outcome {
-        let invocation = match tool.prepare(arguments.as_object().unwrap(), &self.context) {
-            Ok(invocation) => invocation,
-            Err(sentence) => return Outcome::error(sentence),
-        };
+        match self.prepare(tool, arguments) {
+            Ok(invocation) => self.run(invocation),
+            Err(sentence) => Outcome::error(sentence),
+        }
+    }
+
+    /// Reads the arguments of one call.
+    pub(crate) fn prepare(
+        &self,
+        tool: &dyn Tool,
+        arguments: &Value,
+    ) -> Result<Box<dyn Invocation>, String> {
+        tool.prepare(arguments.as_object().unwrap(), &self.context)
+    }
+
+    /// Checks and runs a call that was prepared.
+    pub(crate) fn run(&self, invocation: Box<dyn Invocation>) -> Outcome {
         let mut grants = Vec::new();
         for request in invocation.requests() {
             match self.subject.check(request) {
@@ -96,6 +109,8 @@ impl Stage {
                 Err(denial) => return Outcome::error(denial.to_string()),
             }
         }
+        let wishes = invocation.wishes().into_iter();
+        grants.extend(wishes.filter_map(|wish| self.subject.check(wish).ok()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(invocation.run(grants, Arc::new(|_| {})))
     }

@@ -1,16 +1,28 @@
 //! The file that a call is about: its spelling, the physical path that is asked for and acted on,
 //! and how a refusal of the system is told.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsStr,
+    fmt::Write as _,
+    fs::File,
+    io::{self, Read},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::future::BoxFuture;
+use rustix::fs::FileType;
 
 use super::{Context, Outcome, arguments::Arguments};
 use crate::{
     authority::Grant,
     host::{
         HostError,
-        files::{self, Opened},
+        files::{self, Opened, Replaced},
     },
 };
 
@@ -27,10 +39,29 @@ pub(super) struct Target {
 impl Target {
     /// Reads the argument `path`.
     pub(super) fn of(arguments: Arguments<'_>, context: &Arc<Context>) -> Result<Self, String> {
-        let spelled = arguments.text("path")?;
-        let path = files::resolve(spelled.as_ref(), &context.workspace, context.home.as_deref())
-            .map_err(|error| error.sentence())?;
-        Ok(Self { name: printable(&spelled), path, context: Arc::clone(context) })
+        Self::spelled(&arguments.text("path")?, context)
+    }
+
+    /// Resolves a path as the model spelled it. A name that results show with escaped bytes
+    /// (`caf\xe9`) is taken too, where nothing has the very name.
+    pub(super) fn spelled(spelled: &str, context: &Arc<Context>) -> Result<Self, String> {
+        let resolve =
+            |path: &Path| files::resolve(path, &context.workspace, context.home.as_deref());
+        let mut path = resolve(spelled.as_ref()).map_err(|error| error.sentence())?;
+        if let Some(bytes) = unescaped(spelled)
+            && !files::is_there(&path)
+            && let Ok(meant) = resolve(OsStr::from_bytes(&bytes).as_ref())
+            && files::is_there(&meant)
+        {
+            path = meant;
+        }
+        Ok(Self { name: printable(spelled), path, context: Arc::clone(context) })
+    }
+
+    /// Returns the workspace itself.
+    pub(super) fn workspace(context: &Arc<Context>) -> Self {
+        let path = context.workspace.clone();
+        Self { name: shown(&path), path, context: Arc::clone(context) }
     }
 
     /// Refuses a spelling that can only mean a directory.
@@ -44,7 +75,7 @@ impl Target {
         Ok(self)
     }
 
-    /// Changes the file under the call's only grant.
+    /// Changes the file under the call's first grant, which is the one to change it.
     pub(super) fn change(
         &self,
         grants: &[Grant],
@@ -54,6 +85,11 @@ impl Target {
             Some(grant) => act(grant).unwrap_or_else(|error| self.refused(&error)),
             None => Outcome::error("the call was not granted; nothing was written"),
         }
+    }
+
+    /// Says whether one of the grants is for reading the file.
+    pub(super) fn is_readable(&self, grants: &[Grant]) -> bool {
+        grants.iter().any(|grant| grant.permits_read(&self.path))
     }
 
     /// Returns the outcome for a refusal of the system.
@@ -88,11 +124,12 @@ const READ_ONLY: &str =
     "\nsandbox: this place is read-only inside; naming it in `writablePaths` would change that";
 const MASKED: &str = "\nsandbox: this path is hidden inside by `denyRead`; taking it out of that list would change that";
 
-/// Returns a text without control characters, so that a name cannot fake a line.
+/// Returns a text without control characters, so that a name cannot fake a line: their bytes are
+/// shown as `\xHH`.
 pub(super) fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         if c.is_control() {
-            shown.extend(c.escape_default());
+            escape(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes());
         } else {
             shown.push(c);
         }
@@ -100,13 +137,143 @@ pub(super) fn printable(text: &str) -> String {
     })
 }
 
-/// Runs what touches the disk where it may wait.
+/// Returns a path as text that stays on its line: control characters and bytes that are no UTF-8 as
+/// `\xHH`, a spelling that the tools take back.
+pub(super) fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(&printable(chunk.valid()));
+        escape(&mut text, chunk.invalid());
+    }
+    text
+}
+
+fn escape(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\\x{byte:02x}");
+    }
+}
+
+/// Returns the bytes that a spelling with `\xHH` stands for; nothing when it has none.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_any = false;
+    while let Some(at) = rest.find("\\x") {
+        let (before, after) = rest.split_at(at);
+        bytes.extend_from_slice(before.as_bytes());
+        let byte = after
+            .get(2..4)
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        if let Some(byte) = byte {
+            bytes.push(byte);
+            is_any = true;
+            rest = after.get(4..).unwrap_or_default();
+        } else {
+            bytes.extend_from_slice(b"\\x");
+            rest = after.get(2..).unwrap_or_default();
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    is_any.then_some(bytes)
+}
+
+/// Returns the mark that lists put behind a name: `/` a directory, `@` a link, `|` a FIFO, `=` a
+/// socket, `%` a device.
+pub(super) fn mark(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "/",
+        FileType::Symlink => "@",
+        FileType::Fifo => "|",
+        FileType::Socket => "=",
+        FileType::CharacterDevice | FileType::BlockDevice => "%",
+        FileType::RegularFile | FileType::Unknown => "",
+    }
+}
+
+/// Returns what a person should know of a file that was replaced, each after a semicolon.
+pub(super) fn notes_on(replaced: &Replaced) -> String {
+    let mut notes = String::new();
+    if replaced.in_place {
+        notes.push_str("; written in place, since its directory takes no other file");
+    } else if replaced.other_names > 0 {
+        let s = if replaced.other_names == 1 { "" } else { "s" };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            notes,
+            "; {} other name{s} (hard link{s}) of the file keep{} the old content",
+            replaced.other_names,
+            if s.is_empty() { "s" } else { "" }
+        );
+    }
+    notes
+}
+
+/// Runs what touches the disk where it may wait. The flag is set once nobody waits for the outcome
+/// any more: then the work must end soon.
 pub(super) fn blocking(
-    work: impl FnOnce() -> Outcome + Send + 'static,
+    work: impl FnOnce(&AtomicBool) -> Outcome + Send + 'static,
 ) -> BoxFuture<'static, Outcome> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_drop = StopOnDrop(Arc::clone(&stop));
     Box::pin(async move {
-        tokio::task::spawn_blocking(work)
+        let _stop = on_drop;
+        tokio::task::spawn_blocking(move || work(&stop))
             .await
             .unwrap_or_else(|error| Outcome::error(format!("the tool broke off: {error}")))
     })
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A file whose reading can be stopped between two pieces.
+pub(super) struct Stoppable<'a> {
+    pub(super) file: File,
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            // Not `Interrupted`, which readers try again.
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.file.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_shown_name_is_one_line_and_can_be_taken_back() {
+        let path = Path::new(OsStr::from_bytes(b"caf\xe9/a\nb\x1b\xc2\x85 \xe6\xbc\xa2"));
+        assert_eq!(shown(path), r"caf\xe9/a\x0ab\x1b\xc2\x85 漢");
+        assert_eq!(unescaped(&shown(path)).as_deref(), Some(path.as_os_str().as_bytes()));
+        for plain in ["a", "a\\b", "\\x", "\\xg0", "\\x4", "c:\\xé"] {
+            assert_eq!(unescaped(plain), None, "{plain}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_without_a_backslash_comes_back(
+            bytes in proptest::collection::vec(any::<u8>().prop_filter("a name", |b| *b != b'\\'), 1..12)
+        ) {
+            let text = shown(Path::new(OsStr::from_bytes(&bytes)));
+            prop_assert!(!text.contains(char::is_control), "{text:?}");
+            prop_assert_eq!(unescaped(&text).unwrap_or_else(|| text.into_bytes()), bytes);
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! The tool `write`: a whole file, new or in the place of one that the model has read.
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +12,7 @@ use super::{
     arguments::Arguments,
     lines::{self, BOM, Text},
     memory::Content,
-    target::{Target, blocking},
+    target::{Target, blocking, notes_on},
 };
 use crate::{
     authority::{Atom, Grant, Request},
@@ -75,6 +78,10 @@ impl Invocation for Call {
         vec![Request::path(Atom::FileWrite, &self.target.path)]
     }
 
+    fn wishes(&self) -> Vec<Request> {
+        vec![Request::path(Atom::FileRead, &self.target.path)]
+    }
+
     fn effect(&self) -> Effect {
         Effect::Write(self.target.path.clone())
     }
@@ -84,7 +91,10 @@ impl Invocation for Call {
         grants: Vec<Grant>,
         _sink: Sink,
     ) -> futures_util::future::BoxFuture<'static, Outcome> {
-        blocking(move || self.target.change(&grants, |grant| self.write(grant)))
+        blocking(move |stop| {
+            let is_readable = self.target.is_readable(&grants);
+            self.target.change(&grants, |grant| self.write(grant, is_readable, stop))
+        })
     }
 }
 
@@ -96,7 +106,12 @@ struct Old {
 }
 
 impl Call {
-    fn write(&self, grant: &Grant) -> Result<Outcome, HostError> {
+    fn write(
+        &self,
+        grant: &Grant,
+        is_readable: bool,
+        stop: &AtomicBool,
+    ) -> Result<Outcome, HostError> {
         let Target { name, path, context } = &self.target;
         let memory = &context.state.files;
         let old = self.look()?;
@@ -104,18 +119,25 @@ impl Call {
         let mut content = self.content.clone().into_bytes();
         if let Some(old) = old.as_ref().filter(|old| old.content.stamp.size > 0) {
             match memory.view(path).content {
-                None => {
+                None if is_readable => {
                     return Ok(Outcome::error(format!(
                         "`{name}` exists and was not read in this run; read it first, or change parts \
                          of it with edit"
                     )));
                 }
-                Some(known) if !known.is_same(&old.content) => {
+                Some(known) if !known.is_same(&old.content) && is_readable => {
                     return Ok(Outcome::error(format!(
                         "`{name}` was changed by something else since it was last read; read it again"
                     )));
                 }
-                Some(_) => {}
+                Some(known) if known.is_same(&old.content) => {}
+                // Reading it first is no repair where it may not be read.
+                _ => {
+                    return Ok(Outcome::error(format!(
+                        "`{name}` exists with a content that this run neither wrote nor may read \
+                         (`file/read` does not cover it); write a new file beside it"
+                    )));
+                }
             }
             if let Some(bytes) = &old.bytes {
                 keep_style(bytes, &mut content, &mut notes);
@@ -123,10 +145,8 @@ impl Call {
         }
         let expected =
             old.as_ref().map_or(Expected::Absent, |old| Expected::Unchanged(old.content.stamp));
-        let replaced = files::replace(grant, path, &content, expected)?;
-        if replaced.in_place {
-            notes.push_str("; written in place, since its directory takes no other file");
-        }
+        let replaced = files::replace(grant, path, &content, expected, stop)?;
+        notes.push_str(&notes_on(&replaced));
         let digest = Some(lines::digest(&content));
         memory.wrote(path, Content { stamp: replaced.stamp, digest });
         let count = Text::new(content.clone()).count();

@@ -48,6 +48,12 @@ fn a_line_that_cannot_be_read_is_told_from_one_that_is_not_listed() {
     assert!(denied("echo x >y", None).ends_with("without redirection, expansion or variables"));
     let other = denied("ls", Some(vec![vec!["ls".to_owned()]]));
     assert!(other.ends_with("(removed by user settings)"), "control: {other}");
+    let list = Constraint::commands([vec!["git".to_owned()]]);
+    let subject = Subject::new([(Source::UserSettings, only(&[(Atom::ProcessExec, list)]))]);
+    let words = ["git", "diff", "--output=x"].map(str::to_owned).to_vec();
+    let detail = Detail::Commands { line: String::new(), parsed: Some(vec![words]) };
+    let option = subject.check(Request { atom: Atom::ProcessExec, detail }).unwrap_err();
+    assert!(option.to_string().contains("it begins as listed, but an option"), "{option}");
 }
 
 #[test]
@@ -58,6 +64,8 @@ fn a_grant_is_for_one_path_and_one_kind() {
     assert!(!grant.permits_exec() && !grant.permits_state(Path::new("/ws/a")));
     let read = subject.check(Request::path(Atom::FileRead, "/ws/a")).unwrap();
     assert!(!read.permits_write(Path::new("/ws/a")), "reading is not writing");
+    assert!(read.permits_read(Path::new("/ws/a")) && !read.permits_read(Path::new("/ws/b")));
+    assert!(!grant.permits_read(Path::new("/ws/a")), "writing is not reading");
     let state = Grant::own_state("/state");
     assert!(state.permits_state(Path::new("/state/x")));
     assert!(!state.permits_state(Path::new("/state/../x")));

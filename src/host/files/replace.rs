@@ -1,5 +1,8 @@
 //! Replacing a file's content: written beside it, synced, and moved into its place by the handle of
 //! the directory that was walked to.
+//!
+//! Between the last look at the old file and the move, the old file is locked (flock(2)), so that of
+//! two runs that replace one file the second one sees what the first one did.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,14 +10,19 @@ use std::{
     io::{self, Seek, SeekFrom, Write},
     os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use rustix::{
-    fs::{Access, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid},
+    fs::{
+        Access, AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags,
+        Stat, Uid,
+    },
     io::Errno,
 };
 
-use super::{Stamp, kind, no_progress, root, step};
+use super::{Stamp, attributes, kind, no_progress, root, step, walk};
 use crate::{
     authority::Grant,
     host::{HostError, state::temporary_name},
@@ -37,22 +45,35 @@ pub struct Replaced {
     /// Whether it was written in place, since its directory takes no other file (it is a mount of
     /// its own, or the directory is read-only): then a power cut can leave half of it.
     pub in_place: bool,
+    /// How many other names (hard links) the old file had. They keep the old content, unless it was
+    /// written in place.
+    pub other_names: u64,
 }
+
+/// How long another program's lock on the file is waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much is written between two looks whether anyone still waits, in bytes.
+const PIECE: usize = 1 << 20;
 
 /// Puts `content` in the place of the file at a physical path, all of it or nothing.
 ///
 /// Missing parents are made. An existing file keeps its permissions (setuid and setgid bits are
-/// cleared, as the kernel does on a write) and, where the system allows it, its owner and group.
+/// cleared, as the kernel does on a write), its access control list, its extended attributes and,
+/// where the system allows it, its owner and group. Other names of the file keep the old content.
 ///
 /// # Errors
 /// [`HostError::NotGranted`]; [`HostError::Changed`] when the file is not as `expected` or a
-/// component has become a link; [`HostError::Kind`] for anything but a regular file; the system's
-/// refusal. In each case the old file stands and nothing is left beside it.
+/// component has become a link; [`HostError::Kind`] for anything but a regular file;
+/// [`HostError::Locked`] when another program holds a lock on it; [`HostError::Interrupted`] once
+/// `stop` is set; the system's refusal. In each case the old file stands and nothing is left beside
+/// it.
 pub fn replace(
     grant: &Grant,
     path: &Path,
     content: &[u8],
     expected: Expected,
+    stop: &AtomicBool,
 ) -> Result<Replaced, HostError> {
     if !grant.permits_write(path) {
         return Err(HostError::NotGranted { path: path.to_owned() });
@@ -66,7 +87,7 @@ pub fn replace(
     };
     let mut made = Vec::new();
     let outcome = walk_and_make(parent, &mut made)
-        .and_then(|directory| Place { directory, name, path }.replace(content, expected));
+        .and_then(|directory| Place { directory, name, path, stop }.replace(content, expected));
     if outcome.is_err() {
         for (directory, name) in made.iter().rev() {
             // One that is in use by now stays; the first error is the one that matters.
@@ -111,45 +132,98 @@ struct Place<'a> {
     directory: OwnedFd,
     name: &'a OsStr,
     path: &'a Path,
+    stop: &'a AtomicBool,
+}
+
+/// A file that stands, held open.
+struct Old {
+    handle: OwnedFd,
+    stat: Stat,
 }
 
 impl Place<'_> {
     fn replace(&self, content: &[u8], expected: Expected) -> Result<Replaced, HostError> {
-        let old = self.look()?;
-        self.check(old.as_ref(), expected)?;
-        if old.is_some() {
-            // A rename asks only the directory; whoever made the file read-only meant the file.
-            rustix::fs::accessat(&self.directory, self.name, Access::WRITE_OK, AtFlags::EACCESS)
-                .map_err(|errno| self.fail("write", errno))?;
-        }
+        let stat = self.look()?;
+        self.check(stat.as_ref(), expected)?;
+        let old = stat.map(|stat| self.hold(stat)).transpose()?;
         let beside = temporary_name();
-        let written = self.write_beside(&beside, content, old.as_ref());
-        let outcome = match written {
+        let mut file = match self.create_beside(&beside, old.is_some()) {
             Err(error) if old.is_some() && takes_no_other_file(&error) => {
                 return self.write_in_place(content, expected);
             }
-            other => other,
+            other => other?,
         };
-        let moved = outcome.and_then(|file| {
-            // Once more, as late as possible: writing took its time.
-            self.check(self.look()?.as_ref(), expected)?;
-            self.move_here(&beside, expected)?;
-            Ok(file)
+        let moved = self.fill(&mut file, content, old.as_ref()).and_then(|()| {
+            #[cfg(test)]
+            run_meanwhile(self.path);
+            self.move_here(&beside, &file, old.as_ref(), expected)
         });
-        let file = match moved {
-            Ok(file) => file,
-            Err(error) => {
-                // It may never have been made; the first error is the one that matters.
+        if let Err(error) = moved {
+            if self.is_ours(&beside, &file) {
+                // The first error is the one that matters.
                 let _gone = rustix::fs::unlinkat(&self.directory, &*beside, AtFlags::empty());
-                if error.errno() == Some(libc::EBUSY) {
-                    return self.write_in_place(content, expected);
-                }
-                return Err(error);
             }
-        };
+            if error.errno() == Some(libc::EBUSY) {
+                // Its lock would stand in the way of the next one.
+                drop(old);
+                return self.write_in_place(content, expected);
+            }
+            return Err(error);
+        }
         self.sync_directory()?;
         let stat = rustix::fs::fstat(&file).map_err(|errno| self.fail("look at", errno))?;
-        Ok(Replaced { stamp: Stamp::of(&stat), in_place: false })
+        let other_names = old.map_or(0, |old| other_names(&old.stat));
+        Ok(Replaced { stamp: Stamp::of(&stat), in_place: false, other_names })
+    }
+
+    /// Opens the old file, which must be the one that was looked at.
+    fn hold(&self, stat: Stat) -> Result<Old, HostError> {
+        // A rename asks only the directory; whoever made the file read-only meant the file.
+        rustix::fs::accessat(&self.directory, self.name, Access::WRITE_OK, AtFlags::EACCESS)
+            .map_err(|errno| self.fail("write", errno))?;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let open =
+            |access| rustix::fs::openat(&self.directory, self.name, access | flags, Mode::empty());
+        let handle = match open(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => open(OFlags::WRONLY),
+            other => other,
+        }
+        .map_err(|errno| self.fail("open", errno))?;
+        let found = rustix::fs::fstat(&handle).map_err(|errno| self.fail("look at", errno))?;
+        if (found.st_dev, found.st_ino) != (stat.st_dev, stat.st_ino) {
+            return Err(self.changed());
+        }
+        Ok(Old { handle, stat })
+    }
+
+    /// Locks a file against other runs that replace it; the lock ends with the handle.
+    fn lock(&self, handle: &OwnedFd) -> Result<(), HostError> {
+        let started = Instant::now();
+        loop {
+            match rustix::fs::flock(handle, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) if started.elapsed() < LOCK_PATIENCE => {
+                    self.go_on()?;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(HostError::Locked { path: self.path.to_owned() });
+                }
+                Err(Errno::INTR) => {}
+                // Some file systems have no locks; the look just before the move must do.
+                Ok(()) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn go_on(&self) -> Result<(), HostError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(HostError::Interrupted { path: self.path.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn changed(&self) -> HostError {
+        HostError::Changed { path: self.path.to_owned() }
     }
 
     fn fail(&self, action: &'static str, error: impl Into<io::Error>) -> HostError {
@@ -165,7 +239,7 @@ impl Place<'_> {
     }
 
     fn check(&self, found: Option<&Stat>, expected: Expected) -> Result<(), HostError> {
-        let changed = || Err(HostError::Changed { path: self.path.to_owned() });
+        let changed = || Err(self.changed());
         match (found, expected) {
             (None, Expected::Absent) => Ok(()),
             (None, Expected::Unchanged(_)) => changed(),
@@ -181,50 +255,68 @@ impl Place<'_> {
         }
     }
 
-    fn write_beside(
-        &self,
-        name: &str,
-        content: &[u8],
-        old: Option<&Stat>,
-    ) -> Result<File, HostError> {
+    fn create_beside(&self, name: &str, is_for_another: bool) -> Result<File, HostError> {
         // A new file gets what the umask leaves; one that replaces another is nobody else's to read
         // until it has the other's permissions.
-        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        let mode = if is_for_another { 0o600 } else { 0o666 };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let handle = rustix::fs::openat(
+        rustix::fs::openat(
             &self.directory,
             name,
             flags | OFlags::CLOEXEC,
             Mode::from_raw_mode(mode),
         )
-        .map_err(|errno| self.fail("create a file beside", errno))?;
-        let mut file = File::from(handle);
-        if let Some(old) = old {
-            let (user, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
-            // Only root may give a file away; then the group alone may still be possible.
-            if rustix::fs::fchown(&file, Some(user), Some(group)).is_err() {
-                let _not_ours = rustix::fs::fchown(&file, None, Some(group));
-            }
-        }
-        file.write_all(content).map_err(|error| self.fail("write", error))?;
-        if let Some(old) = old {
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(old.st_mode & 0o1777))
-                .map_err(|errno| self.fail("set the permissions of", errno))?;
-        }
-        file.sync_all().map_err(|error| self.fail("write", error))?;
-        Ok(file)
+        .map(File::from)
+        .map_err(|errno| self.fail("create a file beside", errno))
     }
 
-    fn move_here(&self, beside: &str, expected: Expected) -> Result<(), HostError> {
+    /// Gives the new file its content, and what belongs to the old one.
+    fn fill(&self, file: &mut File, content: &[u8], old: Option<&Old>) -> Result<(), HostError> {
+        if let Some(Old { stat, .. }) = old {
+            let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            // Only root may give a file away; then the group alone may still be possible.
+            if rustix::fs::fchown(&*file, Some(user), Some(group)).is_err() {
+                let _not_ours = rustix::fs::fchown(&*file, None, Some(group));
+            }
+        }
+        for piece in content.chunks(PIECE) {
+            self.go_on()?;
+            file.write_all(piece).map_err(|error| self.fail("write", error))?;
+        }
+        if let Some(Old { handle, stat }) = old {
+            attributes::copy(handle, file)
+                .map_err(|errno| self.fail("keep the extended attributes of", errno))?;
+            rustix::fs::fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o1777))
+                .map_err(|errno| self.fail("set the permissions of", errno))?;
+        }
+        self.go_on()?;
+        file.sync_all().map_err(|error| self.fail("write", error))
+    }
+
+    /// Moves the new file into its place, after a last look at all that may have changed since the
+    /// first one: writing took its time.
+    fn move_here(
+        &self,
+        beside: &str,
+        file: &File,
+        old: Option<&Old>,
+        expected: Expected,
+    ) -> Result<(), HostError> {
         let (directory, name) = (&self.directory, self.name);
         let fail = |errno| self.fail("move the new content to", errno);
+        if let Some(old) = old {
+            self.lock(&old.handle)?;
+        }
+        self.go_on()?;
+        self.check(self.look()?.as_ref(), expected)?;
+        if !self.is_reached() || !self.is_ours(beside, file) {
+            return Err(self.changed());
+        }
         if expected == Expected::Absent {
             let flags = RenameFlags::NOREPLACE;
             match rustix::fs::renameat_with(directory, beside, directory, name, flags) {
                 Ok(()) => return Ok(()),
-                Err(Errno::EXIST) => {
-                    return Err(HostError::Changed { path: self.path.to_owned() });
-                }
+                Err(Errno::EXIST) => return Err(self.changed()),
                 // Some file systems cannot promise it; the check just before must do.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 Err(errno) => return Err(fail(errno)),
@@ -233,14 +325,36 @@ impl Place<'_> {
         rustix::fs::renameat(directory, beside, directory, name).map_err(fail)
     }
 
+    /// Says whether the path still leads to the directory that was walked to.
+    fn is_reached(&self) -> bool {
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let identity = |handle: &OwnedFd| {
+            rustix::fs::fstat(handle).map(|stat| (stat.st_dev, stat.st_ino)).ok()
+        };
+        walk(parent).is_ok_and(|there| {
+            identity(&there).is_some() && identity(&there) == identity(&self.directory)
+        })
+    }
+
+    /// Says whether the name beside still stands for the file that was made.
+    fn is_ours(&self, beside: &str, file: &File) -> bool {
+        let found = rustix::fs::statat(&self.directory, beside, AtFlags::SYMLINK_NOFOLLOW);
+        matches!(
+            (found, rustix::fs::fstat(file)),
+            (Ok(one), Ok(two)) if (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+        )
+    }
+
     /// Writes over the file itself. Its space is reserved first, so that a full disk is noticed
     /// while the old content stands.
     fn write_in_place(&self, content: &[u8], expected: Expected) -> Result<Replaced, HostError> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(&self.directory, self.name, flags, Mode::empty())
             .map_err(|errno| self.fail("write", errno))?;
+        self.lock(&handle)?;
         let stat = rustix::fs::fstat(&handle).map_err(|errno| self.fail("look at", errno))?;
         self.check(Some(&stat), expected)?;
+        let names = other_names(&stat);
         let length = content.len() as u64;
         if length > 0 {
             match rustix::fs::fallocate(&handle, FallocateFlags::KEEP_SIZE, 0, length) {
@@ -259,7 +373,7 @@ impl Place<'_> {
         if stat.st_size != i64::try_from(length).unwrap_or(i64::MAX) {
             return Err(self.fail("write", no_progress()));
         }
-        Ok(Replaced { stamp: Stamp::of(&stat), in_place: true })
+        Ok(Replaced { stamp: Stamp::of(&stat), in_place: true, other_names: names })
     }
 
     fn sync_directory(&self) -> Result<(), HostError> {
@@ -278,4 +392,33 @@ impl Place<'_> {
 fn takes_no_other_file(error: &HostError) -> bool {
     matches!(error, HostError::Io { action: "create a file beside", .. })
         && matches!(error.errno(), Some(libc::EROFS | libc::EACCES | libc::EPERM))
+}
+
+fn other_names(stat: &Stat) -> u64 {
+    #[expect(clippy::useless_conversion, reason = "the field's type differs between architectures")]
+    u64::try_from(stat.st_nlink).unwrap_or(1).saturating_sub(1)
+}
+
+/// What a test does between the writing of a new file and its move, and to which path.
+#[cfg(test)]
+type Action = (PathBuf, Box<dyn FnOnce() + Send>);
+
+#[cfg(test)]
+static MEANWHILE: std::sync::Mutex<Vec<Action>> = std::sync::Mutex::new(Vec::new());
+
+/// Lets something happen once between the writing of what replaces `path` and its move.
+#[cfg(test)]
+pub(crate) fn meanwhile(path: &Path, action: impl FnOnce() + Send + 'static) {
+    MEANWHILE.lock().unwrap().push((path.to_owned(), Box::new(action)));
+}
+
+#[cfg(test)]
+fn run_meanwhile(path: &Path) {
+    let mut actions = MEANWHILE.lock().unwrap();
+    let at = actions.iter().position(|(wanted, _)| wanted == path);
+    let action = at.map(|at| actions.remove(at).1);
+    drop(actions);
+    if let Some(action) = action {
+        action();
+    }
 }

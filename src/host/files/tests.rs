@@ -24,6 +24,15 @@ fn grant(path: &Path) -> Grant {
     Subject::new([]).check(Request::path(Atom::FileWrite, path)).unwrap()
 }
 
+fn replace(
+    grant: &Grant,
+    path: &Path,
+    content: &[u8],
+    expected: Expected,
+) -> Result<Replaced, HostError> {
+    super::replace(grant, path, content, expected, &AtomicBool::new(false))
+}
+
 fn names(path: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(path)
         .unwrap()
@@ -324,4 +333,187 @@ fn ignore_file_size_signal() {
     // SAFETY: SIG_IGN installs no handler, so nothing runs at a signal.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     assert_ne!(before, libc::SIG_ERR);
+}
+
+#[test]
+fn what_happens_between_the_writing_and_the_move_is_seen() {
+    let (_place, base) = place();
+    fs::create_dir_all(base.join("ws/dir")).unwrap();
+    fs::create_dir(base.join("outside")).unwrap();
+    fs::write(base.join("outside/f"), "secret").unwrap();
+    let (directory, target) = (base.join("ws/dir"), base.join("ws/dir/f"));
+    let attempt = |action: Box<dyn FnOnce() + Send>| {
+        fs::write(&target, "old").unwrap();
+        let expected = unchanged(&target);
+        meanwhile(&target, action);
+        replace(&grant(&target), &target, b"ours", expected)
+    };
+    let refused = |action: Box<dyn FnOnce() + Send>| {
+        let error = attempt(action).unwrap_err();
+        assert!(matches!(error, HostError::Changed { .. }), "{error}");
+    };
+
+    let file = target.clone();
+    refused(Box::new(move || fs::write(file, "theirs").unwrap()));
+    assert_eq!(fs::read(&target).unwrap(), b"theirs", "a change in place");
+
+    let (file, other) = (target.clone(), base.join("ws/other"));
+    refused(Box::new(move || {
+        fs::write(&other, "theirs, moved").unwrap();
+        fs::rename(other, file).unwrap();
+    }));
+    assert_eq!(fs::read(&target).unwrap(), b"theirs, moved", "another file in its place");
+
+    let file = target.clone();
+    refused(Box::new(move || {
+        fs::remove_file(&file).unwrap();
+        symlink("../../outside/f", file).unwrap();
+    }));
+    assert!(fs::symlink_metadata(&target).unwrap().is_symlink(), "a link in its place");
+    fs::remove_file(&target).unwrap();
+    assert_eq!(names(&directory), Vec::<String>::new(), "nothing is left beside it");
+
+    let (from, to) = (directory.clone(), base.join("ws/moved"));
+    refused(Box::new(move || {
+        fs::rename(&from, to).unwrap();
+        symlink("../outside", from).unwrap();
+    }));
+    assert_eq!(fs::read(base.join("ws/moved/f")).unwrap(), b"old", "the directory became a link");
+    assert_eq!(names(&base.join("ws/moved")), ["f"]);
+    fs::remove_file(&directory).unwrap();
+    fs::rename(base.join("ws/moved"), &directory).unwrap();
+
+    // The new file itself is swapped for a link before it is moved.
+    let from = directory.clone();
+    refused(Box::new(move || {
+        let beside = names(&from).into_iter().find(|name| name != "f").unwrap();
+        fs::rename(from.join(&beside), from.join("taken")).unwrap();
+        symlink("../../outside/f", from.join(beside)).unwrap();
+    }));
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+    assert_eq!(fs::read(base.join("outside/f")).unwrap(), b"secret");
+    assert_eq!(names(&base.join("outside")), ["f"]);
+
+    attempt(Box::new(|| {})).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"ours", "control");
+}
+
+#[test]
+fn a_new_file_never_takes_the_place_of_one_that_came_meanwhile() {
+    let (_place, base) = place();
+    let target = base.join("f");
+    let file = target.clone();
+    meanwhile(&target, move || fs::write(file, "theirs").unwrap());
+    let error = replace(&grant(&target), &target, b"ours", Expected::Absent).unwrap_err();
+    assert!(matches!(error, HostError::Changed { .. }), "{error}");
+    assert_eq!(fs::read(&target).unwrap(), b"theirs");
+    assert_eq!(names(&base), ["f"]);
+}
+
+#[test]
+fn a_file_that_another_program_has_locked_is_waited_for_and_then_left_alone() {
+    use rustix::fs::{FlockOperation, flock};
+    let (_place, base) = place();
+    let target = base.join("f");
+    fs::write(&target, "old").unwrap();
+    let held = File::open(&target).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let error = replace(&grant(&target), &target, b"new", unchanged(&target)).unwrap_err();
+    assert!(matches!(error, HostError::Locked { .. }), "{error}");
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+    assert_eq!(names(&base), ["f"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            drop(held);
+        });
+        replace(&grant(&target), &target, b"new", unchanged(&target)).unwrap();
+    });
+    assert_eq!(fs::read(&target).unwrap(), b"new", "control: a short lock is waited for");
+}
+
+#[test]
+fn an_interrupted_write_leaves_the_old_file_and_nothing_beside_it() {
+    let (_place, base) = place();
+    let target = base.join("f");
+    fs::write(&target, "old").unwrap();
+    let stop = AtomicBool::new(true);
+    for expected in [unchanged(&target), Expected::Absent] {
+        let path = if expected == Expected::Absent { base.join("a/b") } else { target.clone() };
+        let error =
+            super::replace(&grant(&path), &path, &[b'x'; 100], expected, &stop).unwrap_err();
+        assert!(matches!(error, HostError::Interrupted { .. }), "{error}");
+    }
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+    assert_eq!(names(&base), ["f"]);
+    let error = read_whole_unless(&target, 100, &stop).unwrap_err();
+    assert!(matches!(error, HostError::Interrupted { .. }), "{error}");
+    replace(&grant(&target), &target, b"new", unchanged(&target)).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"new", "control");
+}
+
+/// An access control list of acl(5): the owner may do all, user 54321 may read, nobody else.
+fn access_list() -> Vec<u8> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in [
+        (0x01_u16, 6_u16, u32::MAX),
+        (0x02, 4, 54321),
+        (0x04, 0, u32::MAX),
+        (0x10, 4, u32::MAX),
+        (0x20, 0, u32::MAX),
+    ] {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&permissions.to_le_bytes());
+        list.extend_from_slice(&id.to_le_bytes());
+    }
+    list
+}
+
+#[test]
+fn extended_attributes_and_access_lists_go_with_the_name() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let (_place, base) = place();
+    let target = base.join("f");
+    let value = |path: &Path, name: &str| {
+        let mut value = vec![0; 1000];
+        getxattr(path, name, value.as_mut_slice()).map(|length| value[..length].to_vec())
+    };
+    let set = |path: &Path, name: &str, value: &[u8]| {
+        setxattr(path, name, value, XattrFlags::empty())
+            .unwrap_or_else(|errno| panic!("the temporary directory needs {name}: {errno}"));
+    };
+    let acl = "system.posix_acl_access";
+    fs::write(&target, "old").unwrap();
+    set(&target, "user.origin", b"https://example.org\0x");
+    set(&target, acl, &access_list());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let before = mode(&target);
+    replace(&grant(&target), &target, b"new", unchanged(&target)).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(value(&target, "user.origin").unwrap(), b"https://example.org\0x");
+    assert_eq!(value(&target, acl).unwrap(), access_list());
+    assert_eq!(mode(&target), before);
+
+    // A list that the directory gives to new files is not given to one that replaces another.
+    fs::write(base.join("plain"), "old").unwrap();
+    set(&base, "system.posix_acl_default", &access_list());
+    let plain = base.join("plain");
+    replace(&grant(&plain), &plain, b"new", unchanged(&plain)).unwrap();
+    assert_eq!(value(&plain, acl), Err(Errno::NODATA));
+    let fresh = base.join("fresh");
+    replace(&grant(&fresh), &fresh, b"new", Expected::Absent).unwrap();
+    assert!(value(&fresh, acl).is_ok(), "control: a new file has it");
+}
+
+#[test]
+fn other_names_of_a_file_keep_the_old_content_and_are_counted() {
+    let (_place, base) = place();
+    let (target, other) = (base.join("f"), base.join("other"));
+    fs::write(&target, "old").unwrap();
+    fs::hard_link(&target, &other).unwrap();
+    let replaced = replace(&grant(&target), &target, b"new", unchanged(&target)).unwrap();
+    assert_eq!(replaced.other_names, 1);
+    assert_eq!(fs::read(&other).unwrap(), b"old");
+    let replaced = replace(&grant(&target), &target, b"newer", unchanged(&target)).unwrap();
+    assert_eq!(replaced.other_names, 0, "control");
 }

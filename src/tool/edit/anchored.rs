@@ -33,12 +33,10 @@ pub(super) fn plan(
             let first = find(old, known, *from, at)?;
             let last = find(old, known, *to, at)?;
             if last < first {
-                return Err(Miss {
-                    sentence: format!(
-                        "edits[{at}]: `to` ({to}) is before `from` ({from}); swap them"
-                    ),
-                    show: vec![],
-                });
+                return Err(Miss::new(
+                    format!("edits[{at}]: `to` ({to}) is before `from` ({from}); swap them"),
+                    [],
+                ));
             }
             untouched(old, known, first, last, at)?;
             let note = moved(&[(*from, first), (*to, last)], at);
@@ -55,24 +53,20 @@ pub(super) fn plan(
 
 /// Returns the line that an anchor names now.
 fn find(old: &Text, known: &Known<'_>, anchor: Anchor, at: usize) -> Result<u64, Miss> {
-    let miss = |reason: &str, around: u64| Miss {
-        sentence: format!("edits[{at}]: {anchor} {reason}"),
-        show: (around.saturating_sub(AROUND)..=around.saturating_add(AROUND)).collect(),
+    let miss = |reason: &str, around: u64| {
+        let show = around.saturating_sub(AROUND)..=around.saturating_add(AROUND);
+        Miss::new(format!("edits[{at}]: {anchor} {reason}"), show)
     };
     let Some(shown) = known.view.at(anchor, known.time) else {
-        let reason = if anchor.line > old.count() {
-            format!("is past the end ({} lines)", old.count())
-        } else {
-            "was not shown in this run; take the anchor from the rows below".to_owned()
-        };
-        return Err(miss(&reason, anchor.line.min(old.count())));
+        if anchor.line > old.count() {
+            return Err(miss(&format!("is past the end ({} lines)", old.count()), old.count()));
+        }
+        let content = "; take the anchor from the rows below".to_owned();
+        return Err(Miss { content, ..miss("was not shown in this run", anchor.line) });
     };
-    let now = shown
-        .now
-        .filter(|now| old.span(*now).is_some_and(|span| span.full == shown.full))
-        .ok_or_else(|| {
-            miss("is stale: that line was changed since it was shown", anchor.line.min(old.count()))
-        })?;
+    let now = shown.now.filter(|now| old.full(*now) == Some(shown.full)).ok_or_else(|| {
+        miss("is stale: that line was changed since it was shown", anchor.line.min(old.count()))
+    })?;
     Ok(now)
 }
 
@@ -83,19 +77,19 @@ fn untouched(old: &Text, known: &Known<'_>, first: u64, last: u64, at: usize) ->
     let mut seen: HashMap<u64, bool> = HashMap::new();
     for shown in known.view.rows.values() {
         if let Some(now) = shown.now.filter(|now| (first..=last).contains(now)) {
-            let is_right = old.span(now).is_some_and(|span| span.full == shown.full);
+            let is_right = old.full(now) == Some(shown.full);
             *seen.entry(now).or_default() |= is_right;
         }
     }
     for line in first..=last {
         if !seen.get(&line).copied().unwrap_or(known.is_sure) {
-            return Err(Miss {
-                sentence: format!(
+            return Err(Miss::new(
+                format!(
                     "edits[{at}]: line {line} within the range was not shown as it is now: the file was \
                      changed since; read lines {first}-{last} again"
                 ),
-                show: (first.saturating_sub(1)..=last.saturating_add(1)).collect(),
-            });
+                first.saturating_sub(1)..=last.saturating_add(1),
+            ));
         }
     }
     Ok(())

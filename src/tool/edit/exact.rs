@@ -46,15 +46,15 @@ pub(super) fn plan(
         let named: Vec<String> = lines.iter().take(MAX_NAMED).map(u64::to_string).collect();
         let more = if lines.len() > MAX_NAMED { ", …" } else { "" };
         let s = if lines.len() == 1 { "" } else { "s" };
-        return Err(Miss {
-            sentence: format!(
+        return Err(Miss::new(
+            format!(
                 "edits[{at}]: {} matches of `old`: line{s} {}{more}; give more of the text around it, \
                  use an anchor, or set `all`",
                 matches.len(),
                 named.join(", ")
             ),
-            show: lines.into_iter().take(MAX_NAMED).collect(),
-        });
+            lines.into_iter().take(MAX_NAMED),
+        ));
     }
     let splices = matches
         .iter()
@@ -94,9 +94,13 @@ fn with_endings(text: &Text, found: &Match<'_>, new: &str) -> Vec<u8> {
 /// the file are passed over. Where `all` are replaced, a match begins after the one before it ended.
 fn find<'a>(text: &'a Text, old: &str, is_loose: bool, all: bool) -> Vec<Match<'a>> {
     let parts: Vec<&[u8]> = old.split('\n').map(str::as_bytes).collect();
+    let first = parts.first().copied().unwrap_or_default();
+    let finder = memchr::memmem::Finder::new(first);
     let mut matches = Vec::new();
     let mut start = if text.bytes.starts_with(BOM) { BOM.len() } else { 0 };
-    while start < text.bytes.len() {
+    // An empty first part is found at every offset, the end included.
+    while let Some(at) = text.bytes.get(start..).and_then(|rest| finder.find(rest)) {
+        start = start.saturating_add(at);
         if let Some(found) = match_at(text, start, &parts, is_loose) {
             start = if all { found.end } else { start.saturating_add(1) };
             matches.push(found);

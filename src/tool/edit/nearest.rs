@@ -20,7 +20,8 @@ const NEAR: f64 = 0.5;
 pub(super) fn miss(text: &Text, old: &str, at: usize) -> Miss {
     let wanted: Vec<&str> = old.trim_matches('\n').split('\n').collect();
     let places = places(text, &wanted);
-    let mut sentence = format!("edits[{at}]: `old` is not in the file");
+    let sentence = format!("edits[{at}]: `old` is not in the file");
+    let mut content = String::new();
     let mut show = Vec::new();
     let count = wanted.len().min(SHOWN_LINES);
     for (first, _) in &places {
@@ -31,26 +32,26 @@ pub(super) fn miss(text: &Text, old: &str, at: usize) -> Miss {
             if let Some(how) = whitespace(wanted, &found) {
                 // Writing to a string cannot fail, here and below.
                 let _ =
-                    write!(sentence, "\nline {line} differs from `old` only in whitespace: {how}");
+                    write!(content, "\nline {line} differs from `old` only in whitespace: {how}");
             }
         }
     }
     if places.is_empty() {
-        sentence.push_str(", nor is anything like it; read the file again");
-        return Miss { sentence, show };
+        content.push_str(", nor is anything like it; read the file again");
+        return Miss { sentence, content, show };
     }
-    sentence.push_str("\nnearest (→ is a tab, · a space, ␍ a carriage return):");
+    content.push_str("\nnearest (→ is a tab, · a space, ␍ a carriage return):");
     for wanted in wanted.iter().take(count) {
-        let _ = write!(sentence, "\n  old|{}", visible(wanted));
+        let _ = write!(content, "\n  old|{}", visible(wanted));
     }
     for line in &show {
         if *line <= text.count() {
             let found = String::from_utf8_lossy(text.content(*line));
             let anchor = Row::of(*line, text.content(*line)).anchor;
-            let _ = write!(sentence, "\n  {anchor}|{}", visible(&found));
+            let _ = write!(content, "\n  {anchor}|{}", visible(&found));
         }
     }
-    Miss { sentence, show }
+    Miss { sentence, content, show }
 }
 
 /// Returns the first lines of the places that are most like the wanted lines, best first.

@@ -70,10 +70,7 @@ pub(super) fn overlap(old: &Text, splices: &[Splice]) -> Option<Miss> {
 
 fn clash(what: &str, line: u64, one: usize, two: usize) -> Miss {
     let (a, b) = (one.min(two), one.max(two));
-    Miss {
-        sentence: format!("edits[{a}] and edits[{b}] {what}, at line {line}; join them into one"),
-        show: vec![],
-    }
+    Miss::new(format!("edits[{a}] and edits[{b}] {what}, at line {line}; join them into one"), [])
 }
 
 /// Sorts splices by where they are, whatever the order in which they were asked for. Lines that are

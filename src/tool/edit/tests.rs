@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 use crate::{
-    authority::{Narrowing, Subject},
+    authority::{Authority, Constraint, Narrowing},
     tool::{anchor, read::Read, stage::Stage, write::Write},
 };
 
@@ -210,12 +210,9 @@ fn two_edits_of_one_file_in_one_turn_both_land() {
     }
     assert_eq!(prepared[0].effect(), Effect::Write(stage.path("f")));
     assert_eq!(prepared[0].effect(), prepared[1].effect());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut texts = Vec::new();
     for invocation in prepared {
-        let subject = Subject::new([]);
-        let grants = invocation.requests().into_iter().map(|r| subject.check(r).unwrap()).collect();
-        let outcome = runtime.block_on(invocation.run(grants, Arc::new(|_| {})));
+        let outcome = stage.run(invocation);
         assert!(!outcome.is_error, "{}", outcome.text);
         texts.push(outcome.text);
     }
@@ -240,11 +237,8 @@ fn a_call_means_the_lines_its_model_had_seen() {
         call(json!([{"before": at(1, "a {"), "text": "x {\n}"}])),
         call(json!([{"from": at(4, "}"), "text": "end of b"}])),
     ];
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for invocation in calls {
-        let subject = Subject::new([]);
-        let grants = invocation.requests().into_iter().map(|r| subject.check(r).unwrap()).collect();
-        let outcome = runtime.block_on(invocation.run(grants, Arc::new(|_| {})));
+        let outcome = stage.run(invocation);
         assert!(!outcome.is_error, "{}", outcome.text);
     }
     assert_eq!(stage.get("f"), b"x {\n}\na {\n}\nb {\nend of b\nc {\n}\n");
@@ -477,6 +471,98 @@ fn a_run_that_may_not_edit_changes_nothing() {
     stage.narrow(Narrowing::Drop(vec![]));
     stage.ok(&Edit, &call);
     assert_eq!(stage.get("f"), b"x\n", "control");
+}
+
+#[test]
+fn without_file_read_no_result_shows_what_the_model_did_not_give() {
+    let lines = "alpha secret one\n\tbeta secret two  \nsame\ngamma\nsame\n";
+    let mut stage = Stage::new();
+    stage.put("f", lines);
+    let no_read = Narrowing::Only {
+        authority: Authority::of([(Atom::FileEdit, Constraint::Any)]),
+        named: vec![Atom::FileEdit],
+    };
+    let wrong = [
+        json!([{"old": "alpha secret", "new": "x"}, {"old": "beta secret tw0", "new": "x"}]),
+        json!([{"old": "  beta secret two", "new": "x"}]),
+        json!([{"old": "nothing like it", "new": "x"}]),
+        json!([{"old": "same", "new": "x"}]),
+        json!([{"from": "2:00", "text": "x"}]),
+        json!([{"after": "99:00", "text": "x"}]),
+        json!([{"from": "1:00", "to": "3:00", "text": "x"}]),
+        json!([{"old": "gamma", "new": "x"}, {"old": "amma\nsame", "new": "y"}]),
+    ];
+    let given = |edits: &Value, word: &str| edits.to_string().contains(word);
+    for edits in &wrong {
+        stage.narrow(no_read.clone());
+        let text = stage.refused(&Edit, &json!({"path": "f", "edits": edits}));
+        assert!(text.contains("nothing was changed in `f`"), "{text}");
+        assert!(text.contains("`file/read` does not cover it"), "{text}");
+        assert!(!text.contains('|') && !text.contains("fresh rows"), "{text}");
+        for word in ["alpha", "secret", "beta", "two", "gamma", "tab", "→"] {
+            assert!(given(edits, word) || !text.contains(word), "`{word}` of {edits} in {text}");
+        }
+        assert_eq!(stage.get("f"), lines.as_bytes());
+    }
+    let many = stage.refused(&Edit, &json!({"path": "f", "edits": wrong[3]}));
+    assert!(many.contains("2 matches of `old`: lines 3, 5;"), "numbers are told: {many}");
+    let text = stage.ok(&Edit, &json!({"path": "f", "edits": [{"old": "gamma", "new": "a\nb"}]}));
+    assert!(text.contains("(lines now: 4-5; this run may not read the file"), "{text}");
+    assert!(!text.contains("same") && !text.contains('|'), "{text}");
+    assert!(stage.context.state.files.view(&stage.path("f")).rows.is_empty());
+
+    // Control: a run that may read it is shown the lines.
+    stage.narrow(Narrowing::Drop(vec![]));
+    let text = stage.refused(&Edit, &json!({"path": "f", "edits": wrong[1]}));
+    assert!(text.contains("beta secret two") && text.contains("1 tab"), "{text}");
+    // One that may read other places only is not.
+    stage.narrow(Narrowing::Only {
+        authority: Authority::of([
+            (Atom::FileEdit, Constraint::Any),
+            (Atom::FileRead, Constraint::under([stage.path("src")])),
+        ]),
+        named: vec![Atom::FileEdit, Atom::FileRead],
+    });
+    let text = stage.refused(&Edit, &json!({"path": "f", "edits": wrong[1]}));
+    assert!(!text.contains("two\n") && !text.contains("tab"), "{text}");
+}
+
+#[test]
+fn a_change_that_comes_in_between_is_seen_and_both_land() {
+    use crate::host::files::meanwhile;
+    let stage = Stage::new();
+    stage.put("f", "one\ntwo\nthree\n");
+    stage.ok(&Read, &json!({"path": "f"}));
+    let path = stage.path("f");
+    let call = stage
+        .prepare(&Edit, &json!({"path": "f", "edits": [{"from": at(3, "three"), "text": "3"}]}));
+    meanwhile(&path.clone(), move || fs::write(path, "zero\none\ntwo\nthree\n").unwrap());
+    let outcome = stage.run(call.unwrap());
+    assert!(!outcome.is_error, "{}", outcome.text);
+    assert!(outcome.text.contains("is now line 4; it was followed"), "{}", outcome.text);
+    assert_eq!(stage.get("f"), b"zero\none\ntwo\n3\n");
+    // In the same line it is refused, and theirs stands.
+    let path = stage.path("f");
+    let call =
+        stage.prepare(&Edit, &json!({"path": "f", "edits": [{"old": "two", "new": "2"}]})).unwrap();
+    meanwhile(&path.clone(), move || fs::write(path, "zero\none\ntheirs\n3\n").unwrap());
+    let outcome = stage.run(call);
+    assert!(outcome.is_error && outcome.text.contains("`old` is not in the file"));
+    assert_eq!(stage.get("f"), b"zero\none\ntheirs\n3\n");
+}
+
+#[test]
+fn other_names_of_an_edited_file_are_said() {
+    let stage = Stage::new();
+    stage.put("f", "a\n");
+    fs::hard_link(stage.path("f"), stage.path("g")).unwrap();
+    let call = json!({"path": "f", "edits": [{"old": "a", "new": "b"}]});
+    let text = stage.ok(&Edit, &call);
+    assert!(
+        text.contains("; 1 other name (hard link) of the file keeps the old content"),
+        "{text}"
+    );
+    assert_eq!((stage.get("f"), stage.get("g")), (b"b\n".to_vec(), b"a\n".to_vec()));
 }
 
 mod laws;

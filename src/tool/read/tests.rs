@@ -11,7 +11,7 @@ use super::*;
 use crate::tool::stage::Stage;
 
 fn fifo(path: &std::path::Path) {
-    use rustix::fs::{CWD, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
@@ -161,7 +161,7 @@ fn a_directory_is_listed_also_with_names_that_are_no_text() {
     symlink("sub", stage.path("link")).unwrap();
     assert_eq!(
         stage.ok(&Read, &json!({"path": "."})),
-        "`.` is a directory:\ncaf\\xe9\\nx\nlink@\nsub/"
+        "`.` is a directory:\ncaf\\xe9\\x0ax\nlink@\nsub/"
     );
 }
 

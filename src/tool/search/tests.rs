@@ -317,7 +317,7 @@ fn a_name_cannot_fake_a_row() {
     let place = Place::new(&[("x\nfake.txt:1:00|\u{1b}[2Jhit", "hit\n"), ("y.txt", "hit\n")]);
     let found = place.find("hit");
     assert_eq!(found.lines().count(), 2, "{found:?}");
-    assert!(found.starts_with(r"x\nfake.txt:1:00|\u{1b}[2Jhit:1:"), "{found:?}");
+    assert!(found.starts_with(r"x\x0afake.txt:1:00|\x1b[2Jhit:1:"), "{found:?}");
     assert!(found.contains("\ny.txt:1:"), "control");
 }
 

@@ -139,3 +139,67 @@ fn a_denied_path_is_not_touched_also_through_a_link() {
     stage.ok(&Write, &json!({"path": "src/ok", "content": "new"}));
     assert_eq!(stage.get("src/ok"), b"new", "control");
 }
+
+#[test]
+fn without_file_read_a_run_replaces_only_what_it_wrote() {
+    let mut stage = Stage::new();
+    stage.put("theirs", "old");
+    stage.narrow(Narrowing::Only {
+        authority: Authority::of([(Atom::FileWrite, Constraint::Any)]),
+        named: vec![Atom::FileWrite],
+    });
+    let text = stage.refused(&Write, &json!({"path": "theirs", "content": "new"}));
+    assert!(text.contains("neither wrote nor may read (`file/read` does not cover it)"), "{text}");
+    assert_eq!(stage.get("theirs"), b"old");
+    stage.ok(&Write, &json!({"path": "own", "content": "one"}));
+    stage.ok(&Write, &json!({"path": "own", "content": "two"}));
+    assert_eq!(stage.get("own"), b"two", "control");
+    stage.put("own", "three");
+    let text = stage.refused(&Write, &json!({"path": "own", "content": "four"}));
+    assert!(text.contains("neither wrote nor may read"), "{text}");
+    assert_eq!(stage.get("own"), b"three");
+}
+
+#[test]
+fn a_directory_that_became_a_link_after_the_check_is_no_way_elsewhere() {
+    let mut stage = Stage::new();
+    for directory in ["src", "src/deep", "secret"] {
+        fs::create_dir(stage.path(directory)).unwrap();
+    }
+    stage.put("src/deep/f", "own\n");
+    stage.put("secret/f", "secret\n");
+    stage.ok(&Read, &json!({"path": "src/deep/f"}));
+    let everything = [Atom::FileRead, Atom::FileWrite, Atom::FileEdit];
+    let under = Constraint::under([stage.path("src")]);
+    stage.narrow(Narrowing::Only {
+        authority: Authority::of(everything.clone().map(|atom| (atom, under.clone()))),
+        named: everything.to_vec(),
+    });
+    let edits = json!([{"old": "own", "new": "changed"}]);
+    let calls: [(&dyn Tool, Value); 6] = [
+        (&Read, json!({"path": "src/deep/f"})),
+        (&Read, json!({"path": "src/deep"})),
+        (&crate::tool::find::Find, json!({"pattern": "*", "path": "src/deep"})),
+        (&crate::tool::search::Search, json!({"pattern": "s", "path": "src/deep"})),
+        (&Write, json!({"path": "src/deep/new", "content": "x"})),
+        (&crate::tool::edit::Edit, json!({"path": "src/deep/f", "edits": edits})),
+    ];
+    for (tool, arguments) in &calls {
+        let call = stage.prepare(*tool, arguments).unwrap();
+        // The path was resolved and will be allowed; what it leads to changes now.
+        fs::rename(stage.path("src/deep"), stage.path("kept")).unwrap();
+        symlink("../secret", stage.path("src/deep")).unwrap();
+        let outcome = stage.run(call);
+        assert!(outcome.is_error, "{}: {}", tool.name(), outcome.text);
+        assert!(outcome.text.contains("was changed by something else"), "{}", outcome.text);
+        assert!(!outcome.text.contains("secret"), "{}", outcome.text);
+        assert_eq!(fs::read_dir(stage.path("secret")).unwrap().count(), 1);
+        assert_eq!(stage.get("secret/f"), b"secret\n");
+        fs::remove_file(stage.path("src/deep")).unwrap();
+        fs::rename(stage.path("kept"), stage.path("src/deep")).unwrap();
+    }
+    for (tool, arguments) in &calls {
+        let outcome = stage.call(*tool, arguments);
+        assert!(!outcome.is_error, "control: {}: {}", tool.name(), outcome.text);
+    }
+}
