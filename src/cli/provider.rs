@@ -20,17 +20,25 @@ use super::{
 /// The model of a run that names none.
 const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 
+/// Returns the model of this run by its name.
+///
+/// # Errors
+/// Never, unless the built-in name is wrong.
+pub(crate) fn model_name(setup: &Setup) -> Result<ModelName, CliError> {
+    match setup.settings.model.get() {
+        Some(name) => Ok(name.clone()),
+        None => DEFAULT_MODEL
+            .parse::<ModelName>()
+            .map_err(|error| CliError::internal(error.to_string())),
+    }
+}
+
 /// Opens the model of this run; nothing is sent.
 ///
 /// # Errors
 /// For settings that name no usable provider, and for a key that is missing.
 pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
-    let name = match setup.settings.model.get() {
-        Some(name) => name.clone(),
-        None => DEFAULT_MODEL
-            .parse::<ModelName>()
-            .map_err(|error| CliError::internal(error.to_string()))?,
-    };
+    let name = model_name(setup)?;
     let provider = setup
         .settings
         .provider(&name.provider)

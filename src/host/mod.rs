@@ -11,6 +11,7 @@ use std::{
 
 pub mod confinement;
 pub mod environment;
+pub mod examine;
 pub mod files;
 pub mod process;
 pub mod state;

@@ -1,0 +1,374 @@
+//! The model of a run: which, where, with whose key, and whether a server on this machine answers.
+//!
+//! Nothing is sent. A connection is tried only to this machine, no name is looked up, no key is
+//! read, and no command that would print one is run.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use reqwest::Url;
+use tokio::{
+    net::{TcpStream, UnixStream},
+    runtime::Runtime,
+    time::timeout,
+};
+
+use crate::{
+    cli::{provider, setup::Setup},
+    config::{ModelName, Provider},
+    host::examine::{self, Content},
+    sandbox::doctor::{Finding, Status},
+};
+
+use super::Here;
+
+/// How long a server on this machine has to take a connection.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Where the certificates of authorities usually are; the first that is there is used.
+const ROOTS: [&str; 7] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs/ca-bundle.crt",
+    "/etc/ssl/certs",
+];
+
+pub(super) fn checks(here: &Here, runtime: &Runtime) -> Vec<Finding> {
+    let Ok(setup) = &here.setup else {
+        return vec![Finding::new(
+            "model",
+            Status::Unknown,
+            "which model is asked cannot be told before the settings are mended",
+        )];
+    };
+    let name = match provider::model_name(setup) {
+        Ok(name) => name,
+        Err(error) => return vec![Finding::new("model", Status::Problem, error.fault.message)],
+    };
+    match setup.settings.provider(&name.provider) {
+        Err(error) => vec![
+            Finding::new("model", Status::Problem, error.to_string())
+                .repair("let `model` name a provider that is known"),
+        ],
+        Ok(Provider::Replay { .. }) => vec![recording(setup, &name)],
+        Ok(Provider::Anthropic { base_url, .. }) => {
+            let mut found = vec![Finding::new(
+                "model",
+                Status::Ok,
+                format!("`{}/{}` at `{}`", name.provider, name.model, host_of(&base_url)),
+            )];
+            found.push(key(here, &source(setup, &name), &Place::of(&base_url), &name.provider));
+            found.extend(server(here, runtime, &base_url));
+            found
+        }
+    }
+}
+
+/// A recording is read to its end: there is nothing secret in it, and no server to ask.
+fn recording(setup: &Setup, name: &ModelName) -> Finding {
+    match provider::open_model(setup) {
+        Ok(model) => Finding::new("model", Status::Ok, format!("the recording `{}`", model.name())),
+        Err(error) => {
+            let found = Finding::new("model", Status::Problem, error.fault.message.clone());
+            found.repair(error.hints.into_iter().next().unwrap_or_else(|| {
+                format!("mend the recording, or the setting `providers.{}.file`", name.provider)
+            }))
+        }
+    }
+}
+
+/// Where the key of a provider would come from. It is told without reading the key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A variable that is set.
+    Variable(String),
+    /// A file that is named.
+    File(PathBuf),
+    /// A header of the settings.
+    Header,
+    /// A variable that is named in the settings and not set.
+    Missing(String),
+    /// Nowhere; what would be looked at first.
+    Nowhere(Option<String>),
+}
+
+/// Tells where the key of a model's provider would come from, in the order in which a run looks.
+pub(super) fn source(setup: &Setup, name: &ModelName) -> Source {
+    let Ok(Provider::Anthropic { key_env, key_file, headers, .. }) =
+        setup.settings.provider(&name.provider)
+    else {
+        return Source::Nowhere(None);
+    };
+    if let Some(variable) = &key_env
+        && setup.environment.var(variable).is_some()
+    {
+        return Source::Variable(variable.clone());
+    }
+    if let Some(file) = &key_file {
+        return Source::File(setup.spelled(file).unwrap_or_else(|_| PathBuf::from(file)));
+    }
+    let written = setup.settings.providers.get(&name.provider);
+    if let Some(variable) = written.and_then(|provider| provider.key_env.get()) {
+        return Source::Missing(variable.clone());
+    }
+    if headers.is_empty() { Source::Nowhere(key_env) } else { Source::Header }
+}
+
+fn key(here: &Here, source: &Source, place: &Place, provider: &str) -> Finding {
+    let id = "model.key";
+    let problem = |text: String| Finding::new(id, Status::Problem, text);
+    match source {
+        Source::Variable(name) => {
+            Finding::new(id, Status::Ok, format!("from the variable `{name}`"))
+        }
+        Source::File(path) => key_file(here, path),
+        Source::Header => {
+            Finding::new(id, Status::Ok, "from a header of the settings, as far as one holds it")
+        }
+        Source::Missing(name) => problem(format!(
+            "the variable `{name}`, which holds the key of provider `{provider}`, is not set"
+        ))
+        .repair("set it, or take `keyEnv` out if the server needs no key"),
+        Source::Nowhere(_) if place.is_here() => {
+            Finding::new(id, Status::Ok, "none; a server on this machine needs none")
+        }
+        Source::Nowhere(name) => {
+            problem(format!("provider `{provider}` has no key")).repair(match name {
+                Some(name) => format!(
+                    "set the variable `{name}`, or name a file in `providers.{provider}.keyFile`"
+                ),
+                None => {
+                    format!("set `providers.{provider}.keyEnv` or `providers.{provider}.keyFile`")
+                }
+            })
+        }
+    }
+}
+
+fn key_file(here: &Here, path: &Path) -> Finding {
+    let id = "model.key";
+    let shown = path.display();
+    let what = match examine::content(path) {
+        Content::File { .. } => {
+            return match examine::owned(path) {
+                Ok(owned) if owned.mode & 0o077 != 0 => Finding::new(
+                    id,
+                    Status::Warning,
+                    format!(
+                        "from the file `{shown}`, which others may read (mode {:04o})",
+                        owned.mode
+                    ),
+                )
+                .repair(format!("chmod 600 {shown}")),
+                _ => Finding::new(id, Status::Ok, format!("from the file `{shown}`")),
+            };
+        }
+        Content::Absent => "is not there",
+        Content::Closed => "cannot be read",
+        Content::Empty if here.jail.is_some() => "is empty, as if it were hidden here",
+        Content::Empty => "is empty",
+        Content::Directory | Content::Socket | Content::Other => "is no regular file",
+    };
+    Finding::new(id, Status::Problem, format!("the key file `{shown}` {what}"))
+        .repair("write the key into it, readable by you alone (chmod 600)")
+}
+
+/// What a base URL leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// A server on this machine, at these addresses.
+    Local(Vec<SocketAddr>),
+    /// A socket on this machine.
+    Socket(PathBuf),
+    /// Another machine.
+    Remote {
+        /// Whether certificates are needed.
+        tls: bool,
+    },
+    /// What cannot be read.
+    Unreadable,
+}
+
+impl Place {
+    fn of(base_url: &str) -> Self {
+        if let Some(path) = base_url.strip_prefix("unix:") {
+            return Self::Socket(PathBuf::from(path));
+        }
+        let Ok(url) = Url::parse(base_url) else { return Self::Unreadable };
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Self::Unreadable;
+        };
+        let name = host.trim_end_matches('.');
+        // The name is the machine's own whatever a resolver says (RFC 6761, section 6.3).
+        if name == "localhost" || name.ends_with(".localhost") {
+            let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+            return Self::Local(addresses.map(|ip| SocketAddr::new(ip, port)).to_vec());
+        }
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) if ip.is_loopback() => Self::Local(vec![SocketAddr::new(ip, port)]),
+            _ => Self::Remote { tls: url.scheme() == "https" },
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        matches!(self, Self::Local(_) | Self::Socket(_))
+    }
+}
+
+/// Returns the host and the port of a base URL, never a name or a password in it.
+fn host_of(base_url: &str) -> String {
+    if base_url.starts_with("unix:") {
+        return base_url.to_owned();
+    }
+    Url::parse(base_url).map_or_else(
+        |_| "an address that cannot be read".to_owned(),
+        |url| {
+            let host = url.host_str().unwrap_or_default().to_owned();
+            url.port().map_or(host.clone(), |port| format!("{host}:{port}"))
+        },
+    )
+}
+
+fn server(here: &Here, runtime: &Runtime, base_url: &str) -> Vec<Finding> {
+    let id = "model.server";
+    let host = host_of(base_url);
+    let closed = here.jail.as_ref().is_some_and(|jail| !jail.network);
+    let refused = |because: String| {
+        Finding::new(id, Status::Problem, format!("nothing answers at `{host}`: {because}"))
+    };
+    let start = if closed {
+        "the sandbox has no network: set `network` to true in its specification"
+    } else {
+        "start the server, or mend the address in `baseUrl`"
+    };
+    let answers = || Finding::new(id, Status::Ok, format!("`{host}` takes connections"));
+    match Place::of(base_url) {
+        Place::Local(addresses) => {
+            let tried = runtime.block_on(async {
+                let mut last = "no address".to_owned();
+                for address in addresses {
+                    match timeout(PATIENCE, TcpStream::connect(address)).await {
+                        Ok(Ok(_)) => return Ok(()),
+                        Ok(Err(error)) => last = error.to_string(),
+                        Err(_) => last = format!("no answer in {} ms", PATIENCE.as_millis()),
+                    }
+                }
+                Err(last)
+            });
+            vec![match tried {
+                Ok(()) => answers(),
+                Err(because) => refused(because).repair(start),
+            }]
+        }
+        Place::Socket(path) => {
+            let tried = runtime.block_on(timeout(PATIENCE, UnixStream::connect(&path)));
+            vec![match tried {
+                Ok(Ok(_)) => answers(),
+                Ok(Err(error)) => refused(error.to_string())
+                    .repair("start the server, or mend the path in `baseUrl`"),
+                Err(_) => refused(format!("no answer in {} ms", PATIENCE.as_millis()))
+                    .repair("start the server, or mend the path in `baseUrl`"),
+            }]
+        }
+        Place::Remote { .. } if closed => vec![
+            Finding::new(
+                id,
+                Status::Problem,
+                format!("`{host}` is out of reach: the sandbox has no network"),
+            )
+            .repair("set `network` to true in its specification"),
+        ],
+        Place::Remote { tls } => {
+            let proxy = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+                .into_iter()
+                .find(|name| tls && here.environment.var(name).is_some());
+            let through = proxy.map_or_else(String::new, |name| format!(" through `{name}`"));
+            let mut found = vec![Finding::new(
+                id,
+                Status::Info,
+                format!("`{host}`{through} was not contacted, nor its name looked up"),
+            )];
+            if tls {
+                found.push(roots(here));
+            }
+            found
+        }
+        Place::Unreadable => {
+            vec![refused("the address cannot be read".into()).repair("mend `baseUrl`")]
+        }
+    }
+}
+
+fn roots(here: &Here) -> Finding {
+    let id = "model.certificates";
+    let full =
+        |path: &Path| matches!(examine::content(path), Content::File { .. } | Content::Directory);
+    for name in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        if let Some(path) = here.environment.var_os(name).filter(|path| !path.is_empty()) {
+            let path = Path::new(path);
+            if full(path) {
+                return Finding::new(id, Status::Ok, format!("`{}` by {name}", path.display()));
+            }
+            return Finding::new(
+                id,
+                Status::Problem,
+                format!("{name} is `{}`, which holds nothing that can be read", path.display()),
+            )
+            .repair(format!("unset {name}, or let it name the certificates of this system"));
+        }
+    }
+    match ROOTS.iter().find(|path| full(Path::new(path))) {
+        Some(path) => Finding::new(id, Status::Ok, format!("`{path}`")),
+        None => Finding::new(
+            id,
+            Status::Problem,
+            "the certificates of authorities are not found, so no server can be trusted",
+        )
+        .repair("install `ca-certificates`, or point SSL_CERT_FILE to a bundle"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for url in [
+            "http://127.0.0.1:11434",
+            "http://127.9.9.9",
+            "http://[::1]:8080/x",
+            "http://localhost.",
+            "https://a.localhost:1",
+            "unix:/run/model.sock",
+        ] {
+            assert!(Place::of(url).is_here(), "{url}");
+        }
+        for url in [
+            "https://api.anthropic.com",
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "http://0.0.0.0",
+        ] {
+            assert!(matches!(Place::of(url), Place::Remote { .. }), "{url}");
+        }
+        assert_eq!(Place::of("https://x"), Place::Remote { tls: true });
+        assert_eq!(Place::of("nonsense"), Place::Unreadable);
+    }
+
+    #[test]
+    fn a_host_is_shown_without_what_may_be_secret() {
+        assert_eq!(
+            host_of("https://user:secret@host.example:8443/v1?key=secret"),
+            "host.example:8443"
+        );
+        assert_eq!(host_of("https://host.example/secret"), "host.example");
+        assert_eq!(host_of("secret"), "an address that cannot be read");
+    }
+}
