@@ -40,7 +40,7 @@ pub(super) fn checks(here: &Here) -> Vec<Finding> {
             }
             match setup.subject(&RunArguments::default()) {
                 Ok(_) => {
-                    found.push(Finding::new("settings", Status::Ok, "the settings go together"))
+                    found.push(Finding::new("settings", Status::Ok, "the settings go together"));
                 }
                 Err(error) => found.push(problem(&error)),
             }
