@@ -122,8 +122,11 @@ fn in_words(error: &serde_json::Error, text: &[u8]) -> String {
             if matches!(there, Some(b'/' | b'#')) {
                 return "a specification has no comments: take it out".to_owned();
             }
+            let comma = "a comma before the end: take it out".to_owned();
             match raw {
-                "trailing comma" => "a comma before the end: take it out".to_owned(),
+                "trailing comma" => comma,
+                "key must be a string" if there == Some(&b'}') => comma,
+                "expected value" if there == Some(&b']') => comma,
                 "trailing characters" => {
                     "something is trailing after the object: take it out".to_owned()
                 }

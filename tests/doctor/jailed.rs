@@ -12,7 +12,7 @@ fn inside(world: &World, options: &[&str], variables: &[(&str, &str)]) -> Report
     for (name, value) in variables {
         command.env(name, value);
     }
-    Report::of(Ran::from(command.output().unwrap()))
+    Report::of(&Ran::from(command.output().unwrap()))
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_second_path_of_a_hidden_file_is_named() {
             let start = format!(
                 "{before} cd \"$W/home/project\"; exec \"$L\" run --spec \"$SPEC\" -- \"$W/kli\" doctor --json"
             );
-            Report::of(Ran::from(world.in_namespace(&start)))
+            Report::of(&Ran::from(world.in_namespace(&start)))
         };
         let report = run("mount --bind \"$W/persist/.aws\" \"$W/home/.aws\";");
         let second = format!("{}/persist/.aws", world.root.display());

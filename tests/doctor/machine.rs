@@ -1,6 +1,14 @@
 //! What a run finds around it: directory, home, state, programs; the launcher and its bubblewrap.
 
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
 use super::*;
+use crate::{
+    harness::{processes_with, wait_for},
+    jail::kill,
+};
 
 #[test]
 fn a_home_that_is_no_home_is_named() {
@@ -11,7 +19,7 @@ fn a_home_that_is_no_home_is_named() {
             Some(home) => command.env("HOME", home),
             None => command.env_remove("HOME"),
         };
-        Report::of(bounded(command))
+        Report::of(&bounded(command))
     };
     with(None).has("home", "warning", &["HOME is not set", "set HOME"]);
     with(Some("relative")).has("home", "warning", &["no absolute path"]);
@@ -39,7 +47,7 @@ fn a_directory_that_is_gone_is_a_problem() {
     for (name, value) in command.get_envs() {
         shell.env(name, value.unwrap());
     }
-    let report = Report::of(bounded(shell));
+    let report = Report::of(&bounded(shell));
     report.has("directory", "problem", &["change to a directory that exists"]);
 }
 
@@ -50,7 +58,7 @@ fn what_cannot_be_written_is_named_as_an_ordinary_user() {
     let run = |directory: &str, state: &str| {
         let mut command = world.command(world.root.join("kli"));
         command.args(["doctor", "--json"]).current_dir(directory).env("XDG_STATE_HOME", state);
-        Report::of(bounded(command))
+        Report::of(&bounded(command))
     };
     let report = run("/", "/usr");
     report.has("directory", "warning", &["`/` cannot be written by user", "`--read-only`"]);
@@ -65,11 +73,9 @@ fn what_cannot_be_written_is_named_as_an_ordinary_user() {
 
 #[test]
 fn a_full_disk_is_told_before_a_session_is_lost() {
-    // The kernel's configuration tree has no room at all, and cannot be written.
+    // The kernel's own tree has no room at all.
     let env = well().var("XDG_STATE_HOME", "/proc");
-    let report = doctor(&env);
-    report.has("state.space", "warning", &["0 MiB free", "make room"]);
-    report.has("state", "warning", &["`/proc/kli` cannot be written"]);
+    doctor(&env).has("state.space", "warning", &["0 MiB free", "make room"]);
     doctor(&well()).has("state.space", "ok", &["MiB free"]);
 }
 
@@ -82,12 +88,12 @@ fn programs_that_are_missing_are_named_with_their_dead_links() {
     let with = |path: &str| {
         let mut command = env.command(&["doctor", "--json"]);
         command.env("PATH", path);
-        Report::of(bounded(command))
+        Report::of(&bounded(command))
     };
     let report = with(bin.to_str().unwrap());
     report.has("git", "warning", &["bin/git` is a dead link", "install git"]);
     report.has("shell", "problem", &["`bash` is not there", "`bash.shell`"]);
-    report.has("launcher.bubblewrap", "problem", &["not found on PATH", "apt install"]);
+    report.has("launcher.bubblewrap", hindered(), &["not found on PATH", "apt install"]);
     report.has("launcher.trial", "unknown", &["without bubblewrap"]);
     env.settings("{\"bash\": {\"shell\": \"/nonexistent/shell\"}}");
     with("/usr/bin:/bin").has("shell", "problem", &["`/nonexistent/shell`"]);
@@ -104,7 +110,7 @@ fn entries_of_the_search_path_that_lead_nowhere_or_into_the_project_are_named() 
     let with = |path: &str| {
         let mut command = env.command(&["doctor", "--json"]);
         command.env("PATH", path);
-        Report::of(bounded(command))
+        Report::of(&bounded(command))
     };
     let dead = env.home().join("dead");
     let report = with(&format!("{}::{}:/usr/bin:/bin", dead.display(), own.display()));
@@ -127,7 +133,7 @@ fn a_scratch_directory_and_a_locale_that_do_not_work_are_named() {
     report.has("locale", "ok", &["LC_ALL=en_GB.utf8"]);
     let mut command = env.command(&["doctor", "--json"]);
     command.env_remove("LC_ALL").env_remove("LANG");
-    Report::of(bounded(command)).has("locale", "warning", &["no locale is set"]);
+    Report::of(&bounded(command)).has("locale", "warning", &["no locale is set"]);
 }
 
 /// kli in a directory of its own, with a launcher beside it or none.
@@ -140,15 +146,31 @@ impl Install {
         Self(place)
     }
 
-    fn run(&self, env: &Env, path: &str) -> Report {
+    fn command(&self, env: &Env, path: &str) -> Command {
         let like = env.command(&[]);
         let mut command = Command::new(self.0.path().join("kli"));
         command.args(["doctor", "--json"]).current_dir(env.work()).env_clear();
         for (name, value) in like.get_envs() {
             command.env(name, value.unwrap());
         }
-        command.env("PATH", path);
-        Report::of(bounded(command))
+        command.env("PATH", path).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, env: &Env, path: &str) -> Report {
+        Report::of(&bounded(self.command(env, path)))
+    }
+
+    /// Shell words that write down where the specification lies.
+    fn note(&self) -> String {
+        format!("echo \"$3\" >'{}';", self.0.path().join("spec").display())
+    }
+
+    /// The trial's directory, as the launcher was told.
+    fn scratch(&self) -> PathBuf {
+        let text = fs::read_to_string(self.0.path().join("spec")).unwrap();
+        Path::new(text.trim_end()).parent().unwrap().to_owned()
     }
 
     fn launcher(&self, text: &str) {
@@ -171,9 +193,8 @@ fn without_a_launcher_nothing_of_it_stops_a_run() {
 fn what_the_launcher_says_of_a_jail_that_cannot_be_made_is_told() {
     let install = Install::new();
     install.launcher("echo 'kli-sandbox: no namespaces here; do this' >&2; exit 125");
-    let status = if outer() { "warning" } else { "problem" };
     let report = install.run(&well(), SYSTEM);
-    report.has("launcher.trial", status, &["no jail can be made: no namespaces here; do this"]);
+    report.has("launcher.trial", hindered(), &["no jail can be made: no namespaces here; do this"]);
     // One specification that works is told with what it needs.
     install.launcher(&format!(
         "if grep -q nestedUserns \"$3\"; then exec {} --version; fi; exit 125",
@@ -188,23 +209,55 @@ fn what_the_launcher_says_of_a_jail_that_cannot_be_made_is_told() {
     install.run(&well(), SYSTEM).has("launcher.trial", "ok", &["a jail was made and entered"]);
 }
 
-/// Whether these tests run in a container, where the launcher is not what a run needs.
-fn outer() -> bool {
+/// How a jail that cannot be had counts here: in a container a run does not need one.
+fn hindered() -> &'static str {
     let report = doctor(&well());
-    report.check("confinement")["message"].as_str().unwrap().starts_with("outer")
+    let outer = report.check("confinement")["message"].as_str().unwrap().starts_with("outer");
+    if outer { "warning" } else { "problem" }
 }
 
 #[test]
 fn a_launcher_that_hangs_is_ended_with_all_that_it_started() {
     let install = Install::new();
     let mark = format!("97.{}", std::process::id());
-    install.launcher(&format!("sleep {mark} & sleep {mark}"));
+    install.launcher(&format!("{} sleep {mark} & sleep {mark}", install.note()));
     let start = Instant::now();
     let report = install.run(&well(), SYSTEM);
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     let check = report.check("launcher.trial");
     assert!(holds(check, &["within 5 s"]), "{check}");
-    assert!(crate::harness::processes_with(&format!("sleep\0{mark}")).is_empty());
+    assert!(processes_with(&format!("sleep\0{mark}")).is_empty());
+    assert!(!install.scratch().exists());
+}
+
+#[test]
+fn an_interrupted_trial_leaves_nothing_behind() {
+    for (signal, code, nth) in [(Signal::INT, 130, 1), (Signal::TERM, 143, 2)] {
+        let install = Install::new();
+        let mark = format!("98.{nth}{}", std::process::id());
+        install.launcher(&format!("{} sleep {mark}", install.note()));
+        let env = well();
+        let child = install.command(&env, SYSTEM).spawn().unwrap();
+        let word = format!("sleep\0{mark}");
+        wait_for("the launcher", || processes_with(&word).first().copied());
+        assert!(install.scratch().exists(), "control");
+        kill(i32::try_from(child.id()).unwrap(), signal);
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        ran.exits(code);
+        assert_eq!(ran.out, "", "no report that looks whole");
+        assert!(!install.scratch().exists(), "{ran:#?}");
+        wait_for("its end", || processes_with(&word).is_empty().then_some(()));
+    }
+}
+
+#[test]
+fn a_trial_leaves_nothing_behind() {
+    let install = Install::new();
+    for end in [format!("exec {} \"$@\"", env!("CARGO_BIN_EXE_kli-sandbox")), "exit 125".into()] {
+        install.launcher(&format!("{} {end}", install.note()));
+        install.run(&well(), SYSTEM);
+        assert!(!install.scratch().exists());
+    }
 }
 
 #[test]
@@ -219,7 +272,7 @@ fn a_bubblewrap_that_is_setuid_or_the_project_s_is_not_used() {
     let with = |first: PathBuf| {
         let mut command = env.command(&["doctor", "--json"]);
         command.env("PATH", format!("{}:{SYSTEM}", first.display()));
-        Report::of(bounded(command))
+        Report::of(&bounded(command))
     };
     let report = with(env.home().join("bin"));
     assert!(holds(report.check("launcher.bubblewrap"), &["is setuid", "chmod u-s"]));
@@ -235,7 +288,7 @@ fn with_no_user_namespaces_the_switch_is_named() {
         fs::copy(env!("CARGO_BIN_EXE_kli"), world.root.join("kli")).unwrap();
         let run = |count: &str| {
             let start = format!("{count} cd \"$W/home/project\"; exec \"$W/kli\" doctor --json");
-            Report::of(Ran::from(world.in_namespace(&start)))
+            Report::of(&Ran::from(world.in_namespace(&start)))
         };
         let report = run("echo 0 > /proc/sys/user/max_user_namespaces;");
         let check = report.check("launcher.namespaces");

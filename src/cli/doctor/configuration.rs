@@ -59,11 +59,8 @@ pub(super) fn checks(here: &Here) -> Vec<Finding> {
 }
 
 fn problem(error: &CliError) -> Finding {
-    let finding = Finding::new("settings", Status::Problem, error.fault.message.clone());
-    match error.hints.first() {
-        Some(hint) => finding.repair(hint.clone()),
-        None => finding,
-    }
+    let mend = error.hints.first().map_or("mend what is named", String::as_str);
+    Finding::new("settings", Status::Problem, error.fault.message.clone()).repair(mend)
 }
 
 fn files(here: &Here) -> Vec<File> {

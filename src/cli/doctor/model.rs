@@ -49,7 +49,12 @@ pub(super) fn checks(here: &Here, runtime: &Runtime) -> Vec<Finding> {
     };
     let name = match provider::model_name(setup) {
         Ok(name) => name,
-        Err(error) => return vec![Finding::new("model", Status::Problem, error.fault.message)],
+        Err(error) => {
+            return vec![
+                Finding::new("model", Status::Problem, error.fault.message)
+                    .repair("let `model` be `PROVIDER/MODEL`"),
+            ];
+        }
     };
     match setup.settings.provider(&name.provider) {
         Err(error) => vec![

@@ -218,6 +218,17 @@ pub(super) const AGENTS: &[Agent] = &[
     Agent { variable: "TMUX", paths: &[], what: "types into other terminals" },
 ];
 
+/// What `denyRead` writes for a base.
+pub(super) fn prefix(base: Base) -> &'static str {
+    match base {
+        Base::Home => "~/",
+        Base::Config => "$XDG_CONFIG_HOME/",
+        Base::Data => "$XDG_DATA_HOME/",
+        Base::Workspace => "./",
+        Base::Root => "/",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,16 +305,5 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), PLACES.len());
-    }
-}
-
-/// What `denyRead` writes for a base.
-pub(super) fn prefix(base: Base) -> &'static str {
-    match base {
-        Base::Home => "~/",
-        Base::Config => "$XDG_CONFIG_HOME/",
-        Base::Data => "$XDG_DATA_HOME/",
-        Base::Workspace => "./",
-        Base::Root => "/",
     }
 }

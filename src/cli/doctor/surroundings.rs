@@ -183,7 +183,10 @@ fn shell(here: &Here) -> Finding {
         .ok()
         .and_then(|setup| Some(setup.spelled(setup.settings.bash.shell.get()?)));
     let (name, repair) = match wanted {
-        Some(Err(error)) => return Finding::new(id, Status::Problem, error.fault.message),
+        Some(Err(error)) => {
+            return Finding::new(id, Status::Problem, error.fault.message)
+                .repair("let `bash.shell` name the shell by its absolute path");
+        }
         Some(Ok(path)) => (path, "let `bash.shell` name a shell that is there"),
         None => (PathBuf::from("bash"), "install bash, or name another shell in `bash.shell`"),
     };

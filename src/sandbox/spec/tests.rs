@@ -67,6 +67,7 @@ fn the_place_comes_first_and_the_repair_last() {
         ),
         ("{} # x", "line 1 column 4: a specification has no comments: take it out"),
         ("{\"network\":true,}", "line 1 column 17: a comma before the end: take it out"),
+        ("{\"denyEnv\":[\"A\",]}", "line 1 column 17: a comma before the end: take it out"),
         ("{} {}", "line 1 column 4: something is trailing after the object: take it out"),
         ("{network:true}", "line 1 column 2: a key is missing: write it in double quotes"),
         ("{\"network\":}", "line 1 column 12: a value is missing: write one as JSON does"),
@@ -77,7 +78,7 @@ fn the_place_comes_first_and_the_repair_last() {
         ("{\"network\" true}", "line 1 column 12: expected `:`: write it as JSON does"),
         (
             "{\"denyRead\":[\"../x\"]}",
-            "line 1 column 21: `denyRead`: `../x` starts at no known place: begin with `/`, `~/`, `./` \
+            "line 1 column 20: `denyRead`: `../x` starts at no known place: begin with `/`, `~/`, `./` \
              or one of `$HOME/`, `$XDG_RUNTIME_DIR/`, `$XDG_CONFIG_HOME/`, `$XDG_CACHE_HOME/`, \
              `$XDG_STATE_HOME/`, `$XDG_DATA_HOME/`",
         ),
