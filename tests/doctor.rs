@@ -208,6 +208,8 @@ fn broken_settings_are_a_problem_and_not_its_end() {
     env.settings("{\"bash\": {\"timeout\": \"2h\", \"maxTimeout\": \"1h\"}}");
     doctor(&env).has("settings", "problem", &["`bash.timeout`", "`bash.maxTimeout`"]);
 
+    let relative = well().var("KLI_BAKED", "baked");
+    doctor(&relative).has("settings", "problem", &["`KLI_BAKED` is `baked`"]);
     let baked = well().var("KLI_BAKED", "/nonexistent/baked");
     doctor(&baked).has("settings", "problem", &["/nonexistent/baked"]);
 }

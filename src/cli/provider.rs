@@ -77,13 +77,7 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
             options
         }
         Provider::Replay { file } => {
-            let recording = match file {
-                Some(file) => read_recording(&setup.spelled(&file)?)?,
-                None => demo::recording(&name.model).ok_or_else(|| {
-                    CliError::config(format!("there is no built-in recording `{}`", name.model))
-                        .hint("name a file in `providers.replay.file`, or use `replay/demo`")
-                })?,
-            };
+            let recording = recording(setup, &name.model, file.as_deref())?;
             Options::new(Kind::Replay { recording }, name.provider, name.model)
         }
     };
@@ -97,6 +91,24 @@ pub(crate) fn open_model(setup: &Setup) -> Result<Box<dyn Model>, CliError> {
         }
         _ => CliError::config(error.to_string()),
     })
+}
+
+/// Returns the text of a recording: the file's, or the built-in one of that name.
+///
+/// # Errors
+/// For one that is not there, or cannot be read.
+pub(crate) fn recording(
+    setup: &Setup,
+    model: &str,
+    file: Option<&str>,
+) -> Result<String, CliError> {
+    match file {
+        Some(file) => read_recording(&setup.spelled(file)?),
+        None => demo::recording(model).ok_or_else(|| {
+            CliError::config(format!("there is no built-in recording `{model}`"))
+                .hint("name a file in `providers.replay.file`, or use `replay/demo`")
+        }),
+    }
 }
 
 fn read_recording(file: &Path) -> Result<String, CliError> {

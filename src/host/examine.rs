@@ -164,9 +164,14 @@ pub fn is_dead_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) && fs::metadata(path).is_err()
 }
 
-/// Returns the nearest directory from `start` upwards that has a `.git`, a directory or a file.
+/// Returns the nearest directory from `start` upwards that has a `.git`, a directory or a file. A
+/// directory where anybody can make files (`/tmp`) is no repository of what lies below it.
 pub fn repository(start: &Path) -> Option<&Path> {
-    start.ancestors().find(|directory| fs::symlink_metadata(directory.join(".git")).is_ok())
+    let anybodys = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o002 != 0);
+    start
+        .ancestors()
+        .take_while(|directory| *directory == start || !anybodys(directory))
+        .find(|directory| fs::symlink_metadata(directory.join(".git")).is_ok())
 }
 
 /// A mount, as `/proc/self/mountinfo` tells it (proc(5)).

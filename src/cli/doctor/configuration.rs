@@ -65,10 +65,12 @@ fn problem(error: &CliError) -> Finding {
 
 fn files(here: &Here) -> Vec<File> {
     let mut files = Vec::new();
-    if let Some(baked) = here.environment.var_os(names::KLI_BAKED).filter(|dir| !dir.is_empty()) {
+    // A relative one is refused by the settings as a whole.
+    let baked = here.environment.var_os(names::KLI_BAKED).map(Path::new);
+    if let Some(baked) = baked.filter(|baked| baked.is_absolute()) {
         files.push(File {
             id: "settings.baked",
-            path: Paths::baked_settings(Path::new(baked)),
+            path: Paths::baked_settings(baked),
             layer: Some(Layer::Baked),
         });
     }

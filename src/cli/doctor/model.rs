@@ -17,9 +17,10 @@ use tokio::{
 };
 
 use crate::{
-    cli::{provider, setup::Setup},
+    cli::{error::CliError, provider, setup::Setup},
     config::{ModelName, Provider},
     host::examine::{self, Content},
+    model::catalogue::{self, Kind, Options},
     sandbox::doctor::{Finding, Status},
 };
 
@@ -61,7 +62,7 @@ pub(super) fn checks(here: &Here, runtime: &Runtime) -> Vec<Finding> {
             Finding::new("model", Status::Problem, error.to_string())
                 .repair("let `model` name a provider that is known"),
         ],
-        Ok(Provider::Replay { .. }) => vec![recording(setup, &name)],
+        Ok(Provider::Replay { file }) => vec![recording(setup, &name, file.as_deref())],
         Ok(Provider::Anthropic { base_url, .. }) => {
             let mut found = vec![Finding::new(
                 "model",
@@ -76,14 +77,19 @@ pub(super) fn checks(here: &Here, runtime: &Runtime) -> Vec<Finding> {
 }
 
 /// A recording is read to its end: there is nothing secret in it, and no server to ask.
-fn recording(setup: &Setup, name: &ModelName) -> Finding {
-    match provider::open_model(setup) {
+fn recording(setup: &Setup, name: &ModelName, file: Option<&str>) -> Finding {
+    let opened = provider::recording(setup, &name.model, file).and_then(|recording| {
+        let kind = Kind::Replay { recording };
+        catalogue::open(&Options::new(kind, name.provider.clone(), name.model.clone()))
+            .map_err(|error| CliError::config(error.to_string()))
+    });
+    match opened {
         Ok(model) => Finding::new("model", Status::Ok, format!("the recording `{}`", model.name())),
         Err(error) => {
-            let found = Finding::new("model", Status::Problem, error.fault.message.clone());
-            found.repair(error.hints.into_iter().next().unwrap_or_else(|| {
+            let repair = error.hints.into_iter().next().unwrap_or_else(|| {
                 format!("mend the recording, or the setting `providers.{}.file`", name.provider)
-            }))
+            });
+            Finding::new("model", Status::Problem, error.fault.message).repair(repair)
         }
     }
 }

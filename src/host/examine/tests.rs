@@ -81,6 +81,9 @@ fn the_repository_and_what_is_there_are_found_upwards() {
     fs::create_dir_all(&deep).unwrap();
     fs::write(place.path().join("repo/.git"), "gitdir: x").unwrap();
     assert_eq!(repository(&deep), Some(place.path().join("repo").as_path()));
+    let open = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(place.path().join("repo"), open).unwrap();
+    assert_eq!(repository(&deep), None, "anybody could have put it there");
     assert_eq!(existing(&deep.join("c/d")), Some(deep.as_path()));
     assert!(takes_files(&deep) && is_writable(&deep) && !takes_files(&deep.join("c")));
     assert!(free_bytes(&deep).unwrap() > 0);
