@@ -63,15 +63,40 @@ pub(super) fn checks(here: &Here, runtime: &Runtime) -> Vec<Finding> {
                 .repair("let `model` name a provider that is known"),
         ],
         Ok(Provider::Replay { file }) => vec![recording(setup, &name, file.as_deref())],
-        Ok(Provider::Anthropic { base_url, .. }) => {
+        Ok(provider) => {
+            let base_url = Server::of(&provider).base_url;
+            let place = Place::of(base_url, here.environment.home().as_deref());
             let mut found = vec![Finding::new(
                 "model",
                 Status::Ok,
-                format!("`{}/{}` at `{}`", name.provider, name.model, host_of(&base_url)),
+                format!("`{}/{}` at `{}`", name.provider, name.model, host_of(base_url)),
             )];
-            found.push(key(here, &source(setup, &name), &Place::of(&base_url), &name.provider));
-            found.extend(server(here, runtime, &base_url));
+            found.push(key(here, &source(setup, &name), &place, &name.provider));
+            found.extend(server(here, runtime, &host_of(base_url), &place));
             found
+        }
+    }
+}
+
+/// What is asked of a provider that is a server.
+#[derive(Default)]
+struct Server<'a> {
+    base_url: &'a str,
+    key_env: Option<&'a str>,
+    key_file: Option<&'a str>,
+    headers: bool,
+}
+
+impl<'a> Server<'a> {
+    fn of(provider: &'a Provider) -> Self {
+        match provider {
+            Provider::Anthropic { base_url, key_env, key_file, headers } => Self {
+                base_url,
+                key_env: key_env.as_deref(),
+                key_file: key_file.as_deref(),
+                headers: !headers.is_empty(),
+            },
+            Provider::Replay { .. } => Self::default(),
         }
     }
 }
@@ -111,24 +136,23 @@ pub(super) enum Source {
 
 /// Tells where the key of a model's provider would come from, in the order in which a run looks.
 pub(super) fn source(setup: &Setup, name: &ModelName) -> Source {
-    let Ok(Provider::Anthropic { key_env, key_file, headers, .. }) =
-        setup.settings.provider(&name.provider)
-    else {
+    let Ok(provider) = setup.settings.provider(&name.provider) else {
         return Source::Nowhere(None);
     };
-    if let Some(variable) = &key_env
+    let server = Server::of(&provider);
+    if let Some(variable) = server.key_env
         && setup.environment.var(variable).is_some()
     {
-        return Source::Variable(variable.clone());
+        return Source::Variable(variable.to_owned());
     }
-    if let Some(file) = &key_file {
+    if let Some(file) = server.key_file {
         return Source::File(setup.spelled(file).unwrap_or_else(|_| PathBuf::from(file)));
     }
     let written = setup.settings.providers.get(&name.provider);
     if let Some(variable) = written.and_then(|provider| provider.key_env.get()) {
         return Source::Missing(variable.clone());
     }
-    if headers.is_empty() { Source::Nowhere(key_env) } else { Source::Header }
+    if server.headers { Source::Header } else { Source::Nowhere(server.key_env.map(str::to_owned)) }
 }
 
 fn key(here: &Here, source: &Source, place: &Place, provider: &str) -> Finding {
@@ -207,9 +231,14 @@ enum Place {
 }
 
 impl Place {
-    fn of(base_url: &str) -> Self {
-        if let Some(path) = base_url.strip_prefix("unix:") {
-            return Self::Socket(PathBuf::from(path));
+    fn of(base_url: &str, home: Option<&Path>) -> Self {
+        if let Some(socket) = base_url.strip_prefix("unix:") {
+            // What follows the socket is the start of every request's path.
+            let path = socket.split_once(":/").map_or(socket, |(path, _)| path);
+            return Self::Socket(match (path.strip_prefix("~/"), home) {
+                (Some(rest), Some(home)) => home.join(rest),
+                _ => PathBuf::from(path),
+            });
         }
         let Ok(url) = Url::parse(base_url) else { return Self::Unreadable };
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
@@ -246,47 +275,21 @@ fn host_of(base_url: &str) -> String {
     )
 }
 
-fn server(here: &Here, runtime: &Runtime, base_url: &str) -> Vec<Finding> {
+fn server(here: &Here, runtime: &Runtime, host: &str, place: &Place) -> Vec<Finding> {
     let id = "model.server";
-    let host = host_of(base_url);
     let closed = here.jail.as_ref().is_some_and(|jail| !jail.network);
-    let refused = |because: String| {
+    let refused = |because: &str| {
         Finding::new(id, Status::Problem, format!("nothing answers at `{host}`: {because}"))
     };
-    let start = if closed {
-        "the sandbox has no network: set `network` to true in its specification"
-    } else {
-        "start the server, or mend the address in `baseUrl`"
-    };
-    let answers = || Finding::new(id, Status::Ok, format!("`{host}` takes connections"));
-    match Place::of(base_url) {
-        Place::Local(addresses) => {
-            let tried = runtime.block_on(async {
-                let mut last = "no address".to_owned();
-                for address in addresses {
-                    match timeout(PATIENCE, TcpStream::connect(address)).await {
-                        Ok(Ok(_)) => return Ok(()),
-                        Ok(Err(error)) => last = error.to_string(),
-                        Err(_) => last = format!("no answer in {} ms", PATIENCE.as_millis()),
-                    }
-                }
-                Err(last)
-            });
-            vec![match tried {
-                Ok(()) => answers(),
-                Err(because) => refused(because).repair(start),
-            }]
-        }
-        Place::Socket(path) => {
-            let tried = runtime.block_on(timeout(PATIENCE, UnixStream::connect(&path)));
-            vec![match tried {
-                Ok(Ok(_)) => answers(),
-                Ok(Err(error)) => refused(error.to_string())
-                    .repair("start the server, or mend the path in `baseUrl`"),
-                Err(_) => refused(format!("no answer in {} ms", PATIENCE.as_millis()))
-                    .repair("start the server, or mend the path in `baseUrl`"),
-            }]
-        }
+    match place {
+        Place::Local(_) | Place::Socket(_) => vec![match runtime.block_on(connect(place)) {
+            Ok(()) => Finding::new(id, Status::Ok, format!("`{host}` takes connections")),
+            Err(because) if closed && matches!(place, Place::Local(_)) => refused(&because)
+                .repair("the sandbox has no network: set `network` to true in its specification"),
+            Err(because) => {
+                refused(&because).repair("start the server, or mend the address in `baseUrl`")
+            }
+        }],
         Place::Remote { .. } if closed => vec![
             Finding::new(
                 id,
@@ -298,21 +301,43 @@ fn server(here: &Here, runtime: &Runtime, base_url: &str) -> Vec<Finding> {
         Place::Remote { tls } => {
             let proxy = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
                 .into_iter()
-                .find(|name| tls && here.environment.var(name).is_some());
+                .find(|name| *tls && here.environment.var(name).is_some());
             let through = proxy.map_or_else(String::new, |name| format!(" through `{name}`"));
             let mut found = vec![Finding::new(
                 id,
                 Status::Info,
                 format!("`{host}`{through} was not contacted, nor its name looked up"),
             )];
-            if tls {
+            if *tls {
                 found.push(roots(here));
             }
             found
         }
-        Place::Unreadable => {
-            vec![refused("the address cannot be read".into()).repair("mend `baseUrl`")]
+        Place::Unreadable => vec![refused("the address cannot be read").repair("mend `baseUrl`")],
+    }
+}
+
+/// Tries a connection to this machine and lets it go.
+async fn connect(place: &Place) -> Result<(), String> {
+    let late = || format!("no answer in {} ms", PATIENCE.as_millis());
+    match place {
+        Place::Local(addresses) => {
+            let mut last = String::new();
+            for address in addresses {
+                match timeout(PATIENCE, TcpStream::connect(address)).await {
+                    Ok(Ok(_)) => return Ok(()),
+                    Ok(Err(error)) => last = error.to_string(),
+                    Err(_) => last = late(),
+                }
+            }
+            Err(last)
         }
+        Place::Socket(path) => match timeout(PATIENCE, UnixStream::connect(path)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(late()),
+        },
+        Place::Remote { .. } | Place::Unreadable => Err("it is not on this machine".to_owned()),
     }
 }
 
@@ -359,7 +384,7 @@ mod tests {
             "https://a.localhost:1",
             "unix:/run/model.sock",
         ] {
-            assert!(Place::of(url).is_here(), "{url}");
+            assert!(Place::of(url, None).is_here(), "{url}");
         }
         for url in [
             "https://api.anthropic.com",
@@ -367,10 +392,28 @@ mod tests {
             "http://localhost.example",
             "http://0.0.0.0",
         ] {
-            assert!(matches!(Place::of(url), Place::Remote { .. }), "{url}");
+            assert!(matches!(Place::of(url, None), Place::Remote { .. }), "{url}");
         }
-        assert_eq!(Place::of("https://x"), Place::Remote { tls: true });
-        assert_eq!(Place::of("nonsense"), Place::Unreadable);
+        assert_eq!(Place::of("https://x", None), Place::Remote { tls: true });
+        assert_eq!(Place::of("nonsense", None), Place::Unreadable);
+        let socket = |url| Place::of(url, Some(Path::new("/home/ada")));
+        assert_eq!(socket("unix:/run/m.sock:/v1"), Place::Socket("/run/m.sock".into()));
+        assert_eq!(socket("unix:~/m.sock"), Place::Socket("/home/ada/m.sock".into()));
+    }
+
+    #[test]
+    fn a_socket_is_tried_and_nothing_else_is() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let place = Place::of(&format!("unix:{}:/v1", path.display()), None);
+        assert!(runtime.block_on(connect(&place)).unwrap_err().contains("No such file"));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(runtime.block_on(connect(&place)), Ok(()));
+        drop(listener);
+        assert!(runtime.block_on(connect(&place)).unwrap_err().contains("refused"));
+        let remote = Place::of("http://192.0.2.1", None);
+        assert!(runtime.block_on(connect(&remote)).unwrap_err().contains("not on this machine"));
     }
 
     #[test]
