@@ -107,7 +107,12 @@ fn tool(root: &Path, tool: &dyn Tool, arguments: &Value) {
         workspace: root.to_owned(),
         home: None,
         state: State::default(),
-        bash: BashOptions { shell: "bash".into(), timeout: 1, max_timeout: 1, withheld: vec![] },
+        bash: BashOptions {
+            shell: "bash".into(),
+            timeout: 1,
+            max_timeout: 1,
+            ..BashOptions::default()
+        },
     };
     let arguments = arguments.as_object().expect("an object");
     let call = tool.prepare(arguments, &Arc::new(context)).expect("understood");

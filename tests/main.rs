@@ -12,6 +12,7 @@ mod agent;
 mod cli;
 mod demo;
 mod docs;
+mod doctor;
 mod edits;
 mod fake_model;
 mod generate;

@@ -17,6 +17,8 @@ use super::args::Arguments;
 /// The name under which kli knows only this.
 pub(super) const NAME: &str = "kli-admin";
 
+const ABOUT: &str = "Looks after kli's settings, keys, trust and sessions; it never asks a model";
+
 /// Its commands, a closed list: what kli learns besides is not there until it is named here.
 const COMMANDS: [&str; 8] =
     ["auth", "completion", "config", "doctor", "sandbox", "sessions", "trust", "version"];
@@ -55,12 +57,25 @@ pub(super) fn parse(words: Vec<OsString>, admin: bool) -> Result<Arguments, Erro
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
+/// Returns `kli-admin`'s command line alone, as completions and pages want it.
+pub(super) fn visible() -> Command {
+    let kli = Arguments::command();
+    let known = |name: &str, list: &[&str]| list.contains(&name);
+    Command::new(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .max_term_width(100)
+        .args_conflicts_with_subcommands(true)
+        .args(kli.get_arguments().filter(|arg| known(arg.get_id().as_str(), &FLAGS)).cloned())
+        .subcommands(kli.get_subcommands().filter(|sub| known(sub.get_name(), &COMMANDS)).cloned())
+}
+
 /// Returns `kli-admin`'s part of the definition; the rest is hidden, and refused by [`unknown`].
 fn command() -> Command {
     let mut command = Arguments::command()
         .name(NAME)
         .bin_name(NAME)
-        .about("Looks after kli's settings, keys, trust and sessions; it never asks a model")
+        .about(ABOUT)
         .override_usage("kli-admin <COMMAND>\n       kli-admin --print-authority [OPTIONS]");
     let of = |ids: Vec<String>, known: &[&str]| -> Vec<String> {
         ids.into_iter().filter(|id| !known.contains(&id.as_str())).collect()

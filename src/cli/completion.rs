@@ -5,13 +5,15 @@ use clap::{Command, CommandFactory as _};
 use clap_complete::Shell as Generator;
 
 use super::{
+    admin,
     args::{Arguments, Shell},
     terminal,
 };
 
-/// Runs `kli completion`.
-pub(crate) fn run(shell: Shell) -> u8 {
-    terminal::out(&script(shell, visible()));
+/// Runs `completion` for the program that was started.
+pub(crate) fn run(shell: Shell, program: &str) -> u8 {
+    let command = if program == admin::NAME { admin::visible() } else { visible() };
+    terminal::out(&script(shell, command));
     0
 }
 

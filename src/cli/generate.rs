@@ -9,26 +9,14 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 
 use crate::{
     authority::Grant,
     host::{environment, state},
 };
 
-use super::{
-    args::{Arguments, Shell},
-    completion,
-    error::CliError,
-    terminal,
-};
-
-/// What `kli-admin` knows: no model, no tools, no project code.
-const ADMIN: &[&str] =
-    &["auth", "completion", "config", "doctor", "sandbox", "sessions", "trust", "version"];
-/// The flags of the preview, which `kli-admin` has as well.
-const ADMIN_FLAGS: &[&str] =
-    &["print_authority", "json", "profile", "read_only", "no_bash", "no_eval", "capabilities"];
+use super::{admin, args::Shell, completion, error::CliError, terminal};
 
 /// Runs `kli generate`: writes every file below the directory, in the layout of `share/`. What else
 /// is there stays as it is.
@@ -50,7 +38,7 @@ pub(crate) fn run(directory: &Path) -> Result<u8, CliError> {
 
 /// Returns every file: its place below the directory, and its text.
 fn files() -> Vec<(PathBuf, String)> {
-    let (kli, admin) = (completion::visible(), admin());
+    let (kli, admin) = (completion::visible(), admin::visible());
     let mut files = Vec::new();
     man::pages(&built(kli.clone()), &mut files);
     files.push(man::admin(&built(admin.clone())));
@@ -71,19 +59,6 @@ fn files() -> Vec<(PathBuf, String)> {
     let page = reference::page(&built(kli), &built(admin));
     files.push(("doc/kli/reference/cli.md".into(), page));
     files
-}
-
-/// Returns the command line of `kli-admin`.
-fn admin() -> Command {
-    let kli = Arguments::command();
-    let known = |name: &str, list: &[&str]| list.contains(&name);
-    Command::new("kli-admin")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("What of kli writes configuration, outside the jail: no model, no tools")
-        .max_term_width(100)
-        .args_conflicts_with_subcommands(true)
-        .args(kli.get_arguments().filter(|arg| known(arg.get_id().as_str(), ADMIN_FLAGS)).cloned())
-        .subcommands(kli.get_subcommands().filter(|sub| known(sub.get_name(), ADMIN)).cloned())
 }
 
 /// Returns a command as clap completes it: with its flags for help and the version, and full names.

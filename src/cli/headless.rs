@@ -71,12 +71,16 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Resu
                 .hint("run a prompt with `kli -p \"…\"`"));
         }
     }
-    let log = run.log.as_deref().map(open_log).transpose()?;
+    let mut log = run.log.as_deref().map(open_log).transpose()?;
     // What the command line says is checked before anything is waited for.
     let setup = Setup::read(run);
     if let Ok(setup) = &setup {
         // No thread has started yet, and none may have.
         host::environment::wipe(&setup.settings.secret_variables());
+        // The flag comes first, and it was opened before the settings could fail.
+        if let (None, Some(file)) = (&log, setup.settings.log.get()) {
+            log = Some(open_log(&setup.spelled(file)?)?);
+        }
     }
     let backlog = Arc::new(Backlog::default());
     let mut front = front(run, log, &backlog)
@@ -255,7 +259,7 @@ fn open_log(file: &Path) -> Result<(String, File), CliError> {
     let path = here.join(file);
     let opened = state::create_log(&Grant::own_state(&path), &path).map_err(|error| {
         CliError::config(format!("the log cannot be written: {}", error.sentence()))
-            .hint("`--log` takes a regular file, or a FIFO that is being read")
+            .hint("a log is a regular file, or a FIFO that is being read")
     })?;
     Ok((file.display().to_string(), opened))
 }

@@ -138,7 +138,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
             Ok(0)
         }
         Some(Command::Auth { command }) => auth::run(&command, handed),
-        Some(Command::Completion { shell }) => Ok(completion::run(shell)),
+        Some(Command::Completion { shell }) => Ok(completion::run(shell, program)),
         Some(Command::Config { command }) => config::run(&command),
         Some(Command::Demo) => {
             // It is played from a recording, so nothing that it starts needs a key.
@@ -147,7 +147,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
             );
             demo::run()
         }
-        Some(Command::Doctor { json }) => doctor::run(json),
+        Some(Command::Doctor { json }) => doctor::run(json, handed),
         Some(Command::Generate { directory }) => generate::run(&directory),
         Some(Command::Sessions { command }) => sessions::run(&command),
         Some(Command::Trust { list, revoke, directory }) => {

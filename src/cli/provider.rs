@@ -20,18 +20,26 @@ use super::{
 /// The model of a run that names none.
 pub(super) const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 
+/// Returns the model of this run by its name.
+///
+/// # Errors
+/// Never, unless the built-in name is wrong.
+pub(crate) fn model_name(setup: &Setup) -> Result<ModelName, CliError> {
+    match setup.settings.model.get() {
+        Some(name) => Ok(name.clone()),
+        None => DEFAULT_MODEL
+            .parse::<ModelName>()
+            .map_err(|error| CliError::internal(error.to_string())),
+    }
+}
+
 /// Opens the model of this run; nothing is sent. A key comes from `keys`, which may have to wait for
 /// a command.
 ///
 /// # Errors
 /// For settings that name no usable provider, and for a key that is missing.
 pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn Model>, CliError> {
-    let name = match setup.settings.model.get() {
-        Some(name) => name.clone(),
-        None => DEFAULT_MODEL
-            .parse::<ModelName>()
-            .map_err(|error| CliError::internal(error.to_string()))?,
-    };
+    let name = model_name(setup)?;
     let provider = setup
         .settings
         .provider(&name.provider)
@@ -56,13 +64,7 @@ pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn M
             server_options(setup, name, server, key)?
         }
         Provider::Replay { file } => {
-            let recording = match file {
-                Some(file) => read_recording(&setup.spelled(&file)?)?,
-                None => demo::recording(&name.model).ok_or_else(|| {
-                    CliError::config(format!("there is no built-in recording `{}`", name.model))
-                        .hint("name a file in `providers.replay.file`, or use `replay/demo`")
-                })?,
-            };
+            let recording = recording(setup, &name.model, file.as_deref())?;
             Options::new(Kind::Replay { recording }, name.provider, name.model)
         }
     };
@@ -129,6 +131,24 @@ fn spelled(setup: &Setup, base_url: String) -> Result<String, CliError> {
     let path = setup.spelled(path)?;
     let path = path.display();
     Ok(prefix.map_or_else(|| format!("unix:{path}"), |prefix| format!("unix:{path}:/{prefix}")))
+}
+
+/// Returns the text of a recording: the file's, or the built-in one of that name.
+///
+/// # Errors
+/// For one that is not there, or cannot be read.
+pub(crate) fn recording(
+    setup: &Setup,
+    model: &str,
+    file: Option<&str>,
+) -> Result<String, CliError> {
+    match file {
+        Some(file) => read_recording(&setup.spelled(file)?),
+        None => demo::recording(model).ok_or_else(|| {
+            CliError::config(format!("there is no built-in recording `{model}`"))
+                .hint("name a file in `providers.replay.file`, or use `replay/demo`")
+        }),
+    }
 }
 
 fn read_recording(file: &Path) -> Result<String, CliError> {

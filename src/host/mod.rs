@@ -12,6 +12,7 @@ use std::{
 pub mod beneath;
 pub mod confinement;
 pub mod environment;
+pub mod examine;
 pub mod files;
 pub mod process;
 pub mod secrets;

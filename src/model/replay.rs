@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, error::Category};
 
 use super::{Class, Delta, Model, ModelError, Request, failure::plain};
 use crate::message::{Block, Message, Stop, ToolResult, Usage};
@@ -105,7 +105,7 @@ impl Replay {
                     name: name.to_owned(),
                     line: number,
                     column: error.column(),
-                    reason: without_position(&error.to_string()),
+                    reason: in_words(&error, line),
                 })?;
             answer.line = number;
             answers.push(answer);
@@ -226,9 +226,26 @@ fn last_result(messages: &[Message]) -> Option<&ToolResult> {
     })
 }
 
-/// Cuts the position off serde's sentence: it counts within the line and is said before it.
-fn without_position(reason: &str) -> String {
-    reason.split(" at line ").next().unwrap_or(reason).to_owned()
+/// Says what is wrong with a line and what repairs it, without the position: that counts within the
+/// line and is said before.
+fn in_words(error: &serde_json::Error, line: &str) -> String {
+    let raw = error.to_string();
+    let raw = raw.split(" at line ").next().unwrap_or(&raw);
+    match error.classify() {
+        Category::Eof => {
+            format!("{raw}: write each answer on one line, or is the file cut off")
+        }
+        Category::Syntax
+            if ["//", "/*", "#"].iter().any(|mark| line.trim_start().starts_with(mark)) =>
+        {
+            "a recording has no comments: take the line out".to_owned()
+        }
+        Category::Syntax if raw == "trailing characters" => {
+            "one answer a line, and something follows it: put it on a line of its own".to_owned()
+        }
+        Category::Syntax => format!("{raw}: write one JSON object a line"),
+        Category::Data | Category::Io => format!("{raw}: see `docs/replay.md` for the fields"),
+    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,13 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lexopt::prelude::*;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use super::launch::LaunchError;
 use super::plan::{Request, shown};
@@ -56,6 +59,11 @@ enum CommandError {
         #[source]
         source: io::Error,
     },
+    #[error(
+        "the specification `{}` cannot be read: it is {kind}: a specification must be a regular file",
+        shown(path)
+    )]
+    Kind { path: PathBuf, kind: &'static str },
     #[error("the specification `{}` is refused: {source}", shown(path))]
     Spec {
         path: PathBuf,
@@ -219,11 +227,33 @@ fn read(path: &Path) -> Result<Spec, CommandError> {
     if path.as_os_str().as_bytes().is_empty() {
         return Err(CommandError::Usage("the specification's path is empty".into()));
     }
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let kind = |kind| CommandError::Kind { path: path.to_path_buf(), kind };
+    // A pipe is waited for, and a terminal would become this process's own.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => std::fs::File::from(file),
+        Err(Errno::NXIO) => return Err(kind("a socket")),
+        // The descriptor of `<(…)` was closed before anything else, like all that are not standard.
+        Err(Errno::NOENT) if is_descriptor(path) => {
+            return Err(kind("a descriptor, which is closed here"));
+        }
+        Err(error) => return Err(failed(error.into())),
+    };
+    match file.metadata().map_err(failed)?.file_type() {
+        it if it.is_file() => {}
+        it if it.is_dir() => return Err(kind("a directory")),
+        it if it.is_fifo() => return Err(kind("a pipe")),
+        it if it.is_socket() => return Err(kind("a socket")),
+        _ => return Err(kind("a device")),
+    }
     let mut text = Vec::new();
     let limit = u64::try_from(spec::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_end(&mut text).map_err(failed)?;
     spec::parse(&text).map_err(|source| CommandError::Spec { path: path.to_path_buf(), source })
+}
+
+fn is_descriptor(path: &Path) -> bool {
+    ["/dev/fd", "/proc/self/fd"].iter().any(|directory| path.starts_with(directory))
 }
 
 fn print(text: &[u8]) -> Result<u8, CommandError> {

@@ -10,7 +10,8 @@ use super::plan::shown;
 /// The oldest bubblewrap that knows every option in use.
 const OLDEST: &str = "0.8";
 
-fn switch(name: &str) -> Option<String> {
+/// Reads a switch of the kernel by its path below `/proc/sys`.
+pub(super) fn switch(name: &str) -> Option<String> {
     std::fs::read_to_string(Path::new("/proc/sys").join(name))
         .ok()
         .map(|text| text.trim().to_owned())
@@ -19,6 +20,10 @@ fn switch(name: &str) -> Option<String> {
 fn restricted_by_apparmor() -> bool {
     switch("kernel/apparmor_restrict_unprivileged_userns").is_some_and(|value| value != "0")
 }
+
+/// What lifts the restriction of user namespaces, wherever the launcher lies.
+pub(super) const APPARMOR: &str = "load an AppArmor profile for the launcher with `flags=(unconfined) { userns, }`, or as root \
+     `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`";
 
 fn apparmor(launcher: &Path) -> String {
     format!(

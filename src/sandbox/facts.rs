@@ -419,7 +419,7 @@ fn join(base: PathBuf, rest: &str) -> PathBuf {
 }
 
 /// The home in `/etc/passwd`; other name services are asked only for accounts that it lacks.
-fn account_home(uid: u32) -> Option<PathBuf> {
+pub fn account_home(uid: u32) -> Option<PathBuf> {
     let text = std::fs::read("/etc/passwd").unwrap_or_default();
     for line in text.split(|byte| *byte == b'\n') {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();

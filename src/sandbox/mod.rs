@@ -2,13 +2,15 @@
 //!
 //! [`spec`] says what is wished, [`facts`] what this machine looks like, [`plan`] turns both into
 //! an ordered list of mounts without touching anything, [`launch`] carries it out and watches,
-//! [`explain`] prints it. `docs/confinement.md` has the laws that the code cites by number.
+//! [`explain`] prints it; [`machine`] and [`doctor`] say why none could be had. `docs/confinement.md` has the laws that the code cites by number.
 //! Nothing here knows the rest of the crate: the launcher builds from this folder alone.
 
 pub mod command;
+pub mod doctor;
 pub mod explain;
 pub mod facts;
 pub mod launch;
+pub mod machine;
 pub mod plan;
 pub mod spec;
 

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
 
 /// The largest specification that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -71,10 +72,19 @@ pub enum SpecError {
         "the specification is larger than {MAX_BYTES} bytes: split nothing, deny directories instead of files"
     )]
     TooLarge,
-    /// Not JSON, an unknown key, a wrong type, or a value outside the closed set. The message ends
-    /// with the line and the column.
-    #[error("{0}")]
-    Invalid(#[from] serde_json::Error),
+    /// Nothing but blanks.
+    #[error("it is empty: write `{{}}`, which leaves every key at its default")]
+    Empty,
+    /// Not JSON, an unknown key, a wrong type, or a value outside the closed set.
+    #[error("line {line} column {column}: {words}")]
+    Invalid {
+        /// The line, from 1.
+        line: usize,
+        /// The column in bytes, from 1.
+        column: usize,
+        /// What is wrong there, with the repair.
+        words: String,
+    },
 }
 
 /// Reads a specification.
@@ -85,7 +95,47 @@ pub fn parse(text: &[u8]) -> Result<Spec, SpecError> {
     if text.len() > MAX_BYTES {
         return Err(SpecError::TooLarge);
     }
-    Ok(serde_json::from_slice(text)?)
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Err(SpecError::Empty);
+    }
+    // First whether it is JSON at all: the reader of a value hands the parser's own words on as its.
+    serde_json::from_slice::<de::IgnoredAny>(text)
+        .and_then(|_| serde_json::from_slice(text))
+        .map_err(|error| SpecError::Invalid {
+            line: error.line(),
+            column: error.column(),
+            words: in_words(&error, text),
+        })
+}
+
+/// Says what is wrong and what repairs it, where the parser says only what it waited for.
+fn in_words(error: &serde_json::Error, text: &[u8]) -> String {
+    let raw = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let raw = raw.strip_suffix(&place).unwrap_or(&raw);
+    match error.classify() {
+        Category::Data | Category::Io => raw.to_owned(),
+        Category::Eof => "the text ends before the object does: is the file cut off".to_owned(),
+        Category::Syntax => {
+            let line = text.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1));
+            let there = line.and_then(|line| line.get(error.column().saturating_sub(1)));
+            if matches!(there, Some(b'/' | b'#')) {
+                return "a specification has no comments: take it out".to_owned();
+            }
+            let comma = "a comma before the end: take it out".to_owned();
+            match raw {
+                "trailing comma" => comma,
+                "key must be a string" if there == Some(&b'}') => comma,
+                "expected value" if there == Some(&b']') => comma,
+                "trailing characters" => {
+                    "something is trailing after the object: take it out".to_owned()
+                }
+                "key must be a string" => "a key is missing: write it in double quotes".to_owned(),
+                "expected value" => "a value is missing: write one as JSON does".to_owned(),
+                other => format!("{other}: write it as JSON does"),
+            }
+        }
+    }
 }
 
 /// Where a path of the specification starts.

@@ -314,6 +314,25 @@ pub(super) fn unshare(flags: i32) -> io::Result<()> {
     if unsafe { libc::unshare(flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The version of the kernel's Landlock interface, zero when it is switched off (landlock(7));
+/// `None` when the kernel has none. Nothing is restricted by asking.
+pub(super) fn landlock_version() -> Option<i32> {
+    const ASK_VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the kernel wants a null pointer and a size of zero, and makes nothing.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            ASK_VERSION,
+        )
+    };
+    if version >= 0 {
+        return i32::try_from(version).ok();
+    }
+    (io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)).then_some(0)
+}
+
 /// The machine's memory in bytes.
 pub(super) fn memory() -> u64 {
     // SAFETY: the structure is plain old data and filled by the call.

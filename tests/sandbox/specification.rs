@@ -12,7 +12,8 @@ fn check(world: &World) -> std::process::Output {
 fn check_and_run_give_the_same_verdict_with_key_and_position() {
     for_both(|world| {
         for (text, parts) in [
-            ("", vec!["line 1 column 0"]),
+            ("", vec!["it is empty: write `{}`"]),
+            ("// what is denied\n{}", vec!["line 1 column 1: a specification has no comments"]),
             ("[]", vec!["one JSON object", "line 1"]),
             ("{\"network\":true,}", vec!["line 1 column 17"]),
             (
@@ -67,7 +68,46 @@ fn a_specification_that_is_too_large_is_refused_unread() {
         ok(&check(world));
         let endless =
             world.command(world.launcher()).args(["check", "/dev/zero"]).output().unwrap();
-        has(&refused(&endless), &["larger than 1048576 bytes"]);
+        has(&refused(&endless), &["it is a device: a specification must be a regular file"]);
+    });
+}
+
+#[test]
+fn a_specification_that_is_no_regular_file_is_refused_at_once() {
+    for_both(|world| {
+        let fifo = world.root.join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o644))
+            .unwrap();
+        let socket = world.root.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for (path, what) in [
+            (&fifo, "it is a pipe: a specification must be a regular file"),
+            (&socket, "it is a socket: a specification must be a regular file"),
+            (&world.home, "it is a directory: a specification must be a regular file"),
+        ] {
+            let path = path.to_str().unwrap();
+            for words in [vec!["check", path], vec!["run", "--spec", path, "--", "touch", "effect"]]
+            {
+                let mut command = world.command("timeout");
+                let output =
+                    command.args(["-k", "1", "5"]).arg(world.launcher()).args(&words).output();
+                has(&refused(&output.unwrap()), &[what]);
+            }
+        }
+        // What a shell makes of `<(…)`, by either of its names.
+        for way in ["<(echo {})", "/dev/stdin"] {
+            let line = format!(
+                "echo {{}} | '{}' run --spec {way} -- touch effect",
+                world.launcher().display()
+            );
+            let output = world.command("bash").args(["-c", &line]).output().unwrap();
+            has(&refused(&output), &["a specification must be a regular file"]);
+        }
+        assert!(!world.workspace.join("effect").exists());
+        let line = format!("'{}' check /dev/stdin < ../../spec.json", world.launcher().display());
+        ok(&world.command("bash").args(["-c", &line]).output().unwrap());
+        ok(&world.inside("touch effect"));
+        assert!(world.workspace.join("effect").exists());
     });
 }
 

@@ -1,6 +1,8 @@
-//! The JSON schemas of what kli prints.
+//! The JSON schemas of what kli prints and reads.
 
 use serde_json::{Value, json};
+
+use crate::config::{policy_schema, schema_text, settings_schema};
 
 use super::super::print::line;
 
@@ -25,6 +27,10 @@ pub(super) fn all() -> Vec<(&'static str, String)> {
             text.push('\n');
             (name, text)
         })
+        .chain([
+            ("policy", schema_text(&policy_schema())),
+            ("settings", schema_text(&settings_schema())),
+        ])
         .collect()
 }
 

@@ -115,8 +115,20 @@ fn what_cannot_be_read_is_named_with_line_and_column() {
     );
     assert_eq!(
         said("{\"text\": \"a\""),
-        "recording `replay/t`, line 1, column 12: EOF while parsing an object"
+        "recording `replay/t`, line 1, column 12: EOF while parsing an object: write each answer on \
+         one line, or is the file cut off"
     );
+    for (text, end) in [
+        (
+            "{\"text\":\"a\"} {}",
+            "one answer a line, and something follows it: put it on a line of its own",
+        ),
+        ("// a comment\n{}", "a recording has no comments: take the line out"),
+        ("text: a", "write one JSON object a line"),
+        ("{\"calls\":1}", "see `docs/replay.md` for the fields"),
+    ] {
+        assert!(said(text).ends_with(end), "{}", said(text));
+    }
     assert!(said("{\"stop\": \"later\"}").contains("unknown variant `later`, expected one of"));
     assert!(said("{\"calls\": [{}]}").contains("missing field `name`"));
     assert!(said("{\"expect\": {\"lastResult\": 1}}").contains("unknown field `lastResult`"));

@@ -55,6 +55,39 @@ fn control_characters_of_a_value_are_escaped_in_the_message() {
 }
 
 #[test]
+fn the_place_comes_first_and_the_repair_last() {
+    for (text, sentence) in [
+        ("", "it is empty: write `{}`, which leaves every key at its default"),
+        (" \n\t", "it is empty: write `{}`, which leaves every key at its default"),
+        ("// x\n{}", "line 1 column 1: a specification has no comments: take it out"),
+        ("{\n  /* x */ }", "line 2 column 3: a specification has no comments: take it out"),
+        (
+            "{\"network\":true // x\n}",
+            "line 1 column 17: a specification has no comments: take it out",
+        ),
+        ("{} # x", "line 1 column 4: a specification has no comments: take it out"),
+        ("{\"network\":true,}", "line 1 column 17: a comma before the end: take it out"),
+        ("{\"denyEnv\":[\"A\",]}", "line 1 column 17: a comma before the end: take it out"),
+        ("{} {}", "line 1 column 4: something is trailing after the object: take it out"),
+        ("{network:true}", "line 1 column 2: a key is missing: write it in double quotes"),
+        ("{\"network\":}", "line 1 column 12: a value is missing: write one as JSON does"),
+        (
+            "{\"network\":",
+            "line 1 column 11: the text ends before the object does: is the file cut off",
+        ),
+        ("{\"network\" true}", "line 1 column 12: expected `:`: write it as JSON does"),
+        (
+            "{\"denyRead\":[\"../x\"]}",
+            "line 1 column 20: `denyRead`: `../x` starts at no known place: begin with `/`, `~/`, `./` \
+             or one of `$HOME/`, `$XDG_RUNTIME_DIR/`, `$XDG_CONFIG_HOME/`, `$XDG_CACHE_HOME/`, \
+             `$XDG_STATE_HOME/`, `$XDG_DATA_HOME/`",
+        ),
+    ] {
+        assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), sentence, "{text}");
+    }
+}
+
+#[test]
 fn the_kernel_s_trees_are_in_no_list() {
     for text in ["/proc", "/proc/1", "/dev/null"] {
         assert!(SpecPath::try_from(text.to_owned()).unwrap().check_denied().is_err(), "{text}");
