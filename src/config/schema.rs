@@ -84,11 +84,12 @@ fn shape(table: &'static [Key], key: &Key) -> Value {
                 Some(inner) => value(table, inner),
                 None => object(table, &name),
             };
-            let mut named = json!({ "type": "object", "additionalProperties": inner });
-            if key.shape == Shape::Named {
-                named["propertyNames"] = json!({ "pattern": "^[A-Za-z0-9._-]+$" });
-            }
-            named
+            let names = if key.shape == Shape::Named { "^[A-Za-z0-9._-]+$" } else { "" };
+            json!({
+                "type": "object",
+                "propertyNames": { "pattern": names },
+                "additionalProperties": inner,
+            })
         }
         Shape::Settings => json!({
             "$ref": "#",
