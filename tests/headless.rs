@@ -199,7 +199,10 @@ fn the_lines_tell_the_run_in_order() {
     assert_eq!(merged, wanted);
     let init = &lines[0];
     assert_eq!(init["schema"], 1);
-    assert_eq!(init["tools"], json!(["read", "search", "bash"]));
+    assert_eq!(
+        init["tools"],
+        json!(["read", "find", "search", "bash", "bash_jobs", "read_result"])
+    );
     assert_eq!(init["profile"], "print");
     assert_eq!(init["workspace"], json!(env.work()));
     assert_eq!(init["authority"]["scope"], "bounded");

@@ -36,7 +36,7 @@ fn own(facts: &Facts<'_>) -> String {
          what you could not do."
             .to_owned(),
         String::new(),
-        format!("Working directory: {}", facts.workspace.display()),
+        format!("Working directory: {} (paths are relative to it)", facts.workspace.display()),
         format!("Confinement: {}", facts.confinement),
     ];
     if has("read") {

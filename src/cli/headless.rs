@@ -258,8 +258,9 @@ fn open_log(file: &Path) -> Result<(String, File), CliError> {
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let path = here.join(file);
     let opened = state::create_log(&Grant::own_state(&path), &path).map_err(|error| {
-        CliError::config(format!("the log cannot be written: {}", error.sentence()))
-            .hint("a log is a regular file, or a FIFO that is being read")
+        CliError::config(format!("the log cannot be written: {}", error.sentence())).hint(
+            "`--log` takes a regular file, or a FIFO that is being read; so does the setting `log`",
+        )
     })?;
     Ok((file.display().to_string(), opened))
 }

@@ -64,10 +64,9 @@ impl Tool for Edit {
     }
 
     fn description(&self) -> &'static str {
-        "Change parts of a file. Each edit is one of: `{from, to?, text}` replaces the lines between two \
-         anchors (`LINE:HH` from read, search or edit; empty text deletes), `{after, text}` or \
-         `{before, text}` inserts lines at an anchor, `{old, new, all?}` replaces an exact text. All \
-         edits of a call refer to the file as it was before the call; all are applied or none."
+        "Change parts of a file. An edit is `{from, to?, text}`: replace lines by anchor (`LINE:HH`; \
+         empty text deletes), `{after, text}` or `{before, text}`: insert at an anchor, or `{old, new, \
+         all?}`: replace exact text. All edits of a call refer to the file before it; all apply or none."
     }
 
     fn schema(&self) -> Value {
@@ -75,21 +74,21 @@ impl Tool for Edit {
         json!({
             "type": "object",
             "properties": {
-                "path": text("File; relative to the workspace, ~ is the home"),
+                "path": {"type": "string"},
                 "edits": {
                     "type": "array",
                     "minItems": 1,
                     "items": {
                         "type": "object",
                         "properties": {
-                            "from": text("Anchor of the first line to replace"),
-                            "to": text("Anchor of the last line to replace; from alone when left out"),
-                            "after": text("Anchor of the line to insert after"),
-                            "before": text("Anchor of the line to insert before"),
-                            "text": text("The new lines, without anchors"),
-                            "old": text("Exact text to replace; must be there once, or set all"),
-                            "new": text("What stands in its place"),
-                            "all": {"type": "boolean", "description": "Replace every match of old"}
+                            "from": text("Anchor of the first line"),
+                            "to": text("Of the last; default: from"),
+                            "after": {"type": "string"},
+                            "before": {"type": "string"},
+                            "text": text("New lines, without anchors"),
+                            "old": text("Must be there once, or set all"),
+                            "new": {"type": "string"},
+                            "all": {"type": "boolean"}
                         },
                         "additionalProperties": false
                     }

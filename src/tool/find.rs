@@ -47,16 +47,16 @@ impl Tool for Find {
     }
 
     fn description(&self) -> &'static str {
-        "Find files and directories by name, sorted by path. Hidden ones are found; ignored ones are \
-         not, unless `path` names them."
+        "Find files and directories by name, also hidden ones; ignored ones only below a `path` that \
+         names them."
     }
 
     fn schema(&self) -> Value {
         json!({
             "type": "object",
             "properties": {
-                "pattern": {"type": "string", "description": "glob like `*.rs` or `src/**/*.c`; without a wildcard: part of a name, in any case; a `/` at the end: directories only"},
-                "path": {"type": "string", "description": "directory; the workspace by default"}
+                "pattern": {"type": "string", "description": "glob like `src/**/*.c`, or part of a name; a final `/`: directories only"},
+                "path": {"type": "string"}
             },
             "required": ["pattern"],
             "additionalProperties": false

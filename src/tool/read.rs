@@ -50,9 +50,9 @@ impl Tool for Read {
         json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "File or directory; relative to the workspace, ~ is the home"},
-                "start": {"type": "integer", "minimum": 1, "description": "First line, from 1"},
-                "end": {"type": "integer", "minimum": 1, "description": "Last line, included"}
+                "path": {"type": "string"},
+                "start": {"type": "integer", "description": "First line, from 1"},
+                "end": {"type": "integer", "description": "Last line, included"}
             },
             "required": ["path"],
             "additionalProperties": false

@@ -60,19 +60,18 @@ impl Tool for Search {
     }
 
     fn description(&self) -> &'static str {
-        "Searches file contents by regular expression. Rows are `path:LINE:HH|text`; `LINE:HH` is \
-         an anchor for edit. Hidden files are searched; ignored ones are not, unless `path` names \
-         them."
+        "Search file contents by regular expression, also in hidden files; in ignored ones only below \
+         a `path` that names them. Rows are `path:LINE:HH|text`."
     }
 
     fn schema(&self) -> Value {
         json!({
             "type": "object",
             "properties": {
-                "pattern": { "type": "string", "description": "regular expression (Rust syntax), within one line" },
-                "path": { "type": "string", "description": "file or directory; the workspace by default" },
-                "glob": { "type": "string", "description": "only files like `*.rs` or `src/**/*.c`; `!` in front: all others" },
-                "context": { "type": "integer", "description": "rows to show around each hit" },
+                "pattern": { "type": "string", "description": "regex (Rust), within one line" },
+                "path": { "type": "string" },
+                "glob": { "type": "string", "description": "only such files, or with `!` in front all others" },
+                "context": { "type": "integer", "description": "rows around a hit" },
                 "ignore_case": { "type": "boolean" },
             },
             "required": ["pattern"],

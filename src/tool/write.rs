@@ -43,8 +43,8 @@ impl Tool for Write {
         json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "File; relative to the workspace, ~ is the home"},
-                "content": {"type": "string", "description": "The whole content"}
+                "path": {"type": "string"},
+                "content": {"type": "string"}
             },
             "required": ["path", "content"],
             "additionalProperties": false

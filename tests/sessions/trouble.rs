@@ -282,6 +282,11 @@ fn eight_processes_on_one_session_make_seven_copies() {
     assert_eq!(prompts, (0..8).map(|number| format!("number {number}")).collect::<Vec<_>>());
 }
 
+/// Returns how many commands have had their effect.
+fn effects(env: &Env) -> usize {
+    fs::read_to_string(env.work().join("effects")).map_or(0, |text| text.lines().count())
+}
+
 #[test]
 fn a_run_that_is_killed_at_any_moment_did_nothing_that_is_not_recorded() {
     let mut killed = 0;
@@ -291,7 +296,12 @@ fn a_run_that_is_killed_at_any_moment_did_nothing_that_is_not_recorded() {
         answers.push(says("done"));
         let env = recorded(&answers);
         let mut child = env.command(&["-p", "go"]).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(15 + 23 * round));
+        // Spread over the start and over what is done, however fast the machine is.
+        std::thread::sleep(Duration::from_millis(2 + 3 * (round % 4)));
+        let step = usize::try_from(round * 2).unwrap();
+        while effects(&env) < step && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         child.kill().unwrap();
         if child.wait().unwrap().success() {
             continue;
