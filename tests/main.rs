@@ -18,6 +18,7 @@ mod fake_model;
 mod generate;
 mod harness;
 mod headless;
+mod hidden;
 mod jail;
 mod keys;
 mod model;
