@@ -98,7 +98,15 @@ fn unknown(matches: &ArgMatches) -> Option<String> {
             .then(|| format!("`{name}` is no command of kli-admin; use `kli {name}`"));
     }
     if let Some(word) = matches.get_one::<String>("prompt") {
-        let near = COMMANDS.iter().find(|known| strsim::damerau_levenshtein(word, known) <= 2);
+        let kli = Arguments::command();
+        let exists = |name: &str| kli.get_subcommands().any(|sub| sub.get_name() == name);
+        let near = COMMANDS
+            .iter()
+            .filter(|known| exists(known))
+            .find(|known| strsim::damerau_levenshtein(word, known) <= 2);
+        if COMMANDS.contains(&word.as_str()) && !exists(word) {
+            return Some(format!("`kli-admin {word}` is not part of this version"));
+        }
         return Some(match near {
             Some(near) => format!("unknown command `{word}`, did you mean `kli-admin {near}`?"),
             None => "kli-admin takes no prompt, as it never asks a model; use `kli`".to_owned(),
@@ -159,6 +167,7 @@ mod tests {
             (&["kli-admin", "-p"], "`--print` is no option of kli-admin"),
             (&["kli-admin", "hi there"], "takes no prompt"),
             (&["kli-admin", "atuh"], "did you mean `kli-admin auth`?"),
+            (&["kli-admin", "sandbox"], "`kli-admin sandbox` is not part of this version"),
             (&["kli-admin", "demo"], "`demo` is no command of kli-admin; use `kli demo`"),
             (&["kli-admin", "--print-authority", "--model", "a/b"], "`--model` is no option"),
             (&["kli-admin", "--print-authority", "--continue"], "is no option of kli-admin"),

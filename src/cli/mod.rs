@@ -23,6 +23,7 @@ mod setup;
 mod signals;
 mod terminal;
 mod trust;
+mod usage;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -60,7 +61,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
     let wants_json = wants_json(&words);
     let admin = admin::is_meant(&words);
     let program = if admin { admin::NAME } else { "kli" };
-    let code = match admin::parse(words, admin) {
+    let code = match admin::parse(words.clone(), admin) {
         Ok(arguments) => match handed {
             Ok(handed) => guarded(|| run(arguments, program, &handed, started), wants_json),
             Err(error) => {
@@ -76,20 +77,11 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
                 terminal::out(&error.render().to_string());
                 0
             }
-            _ => {
-                let text = error.render().to_string();
-                terminal::note(text.trim_end());
-                if wants_json {
-                    // Up to the first blank line: what is wrong, with the names that are missing.
-                    let words: Vec<&str> =
-                        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-                    let message = words.join(" ");
-                    let message = message.strip_prefix("error: ").unwrap_or(&message);
-                    let error = CliError::config(message);
-                    print::print_json(&print::not_started(USAGE, error.fault));
-                }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                terminal::note(error.render().to_string().trim_end());
                 USAGE
             }
+            _ => fail(&usage::refused(&error, &words, program), wants_json),
         },
     };
     if code == INTERNAL {

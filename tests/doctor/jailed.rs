@@ -29,6 +29,7 @@ fn what_is_hidden_is_not_told_and_what_is_left_is() {
             report.risk("secret.file", &[part]);
         }
         report.risk("secret.environment", &["`GITHUB_TOKEN`", "`NPM_TOKEN`"]);
+        report.risk("key.environment", &["process 1: `ANTHROPIC_API_KEY`", "a pipe", "`denyEnv`"]);
         report.risk("network", &["send anywhere", "set `network` to false"]);
         report.risk("writable", &["home/project`"]);
 
@@ -51,6 +52,8 @@ fn what_is_hidden_is_not_told_and_what_is_left_is() {
             &["kli-sandbox: workspace", "network off", "3 paths hidden"],
         );
         report.has("launcher", "info", &["makes no further one"]);
+        let without = inside(world, &["--deny-env", "ANTHROPIC_API_KEY"], &[]);
+        assert!(without.risks("key.environment").is_empty());
         assert_eq!(!report.risks("root").is_empty(), world.who == Who::Root);
     });
 }

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     authority::Confinement,
-    cli::{provider, setup},
+    cli::{credentials::Store, provider, setup},
     config::names,
     host::examine::{self, Content, Mount},
 };
@@ -61,6 +61,7 @@ pub(super) fn find(here: &Here) -> Vec<Risk> {
     risks.extend(root(here));
     risks.extend(key(here));
     risks.extend(files(here));
+    risks.extend(key_variables(here));
     risks.extend(variables(here));
     risks.extend(sockets(here));
     risks.extend(run_later(here));
@@ -177,7 +178,7 @@ fn key(here: &Here) -> Vec<Risk> {
                             path.display()
                         ),
                     )
-                    .repair("hand the key over in a variable (`keyEnv`), which tools do not get"),
+                    .repair(key_elsewhere(here)),
                 );
             }
             true
@@ -197,7 +198,9 @@ fn key(here: &Here) -> Vec<Risk> {
         for name in examine::names(paths.config(), MANY) {
             let path = paths.config().join(&name);
             let kept = name.as_bytes().starts_with(b"credentials") || name == OsStr::new("keys");
-            if kept && is_full(&path) {
+            // What is left of a store when its last key was forgotten holds none.
+            let emptied = matches!(Store::read(&path), Ok(store) if store.keys.is_empty());
+            if kept && is_full(&path) && !emptied {
                 risks.push(
                     Risk::new(
                         "key.store",
@@ -206,7 +209,7 @@ fn key(here: &Here) -> Vec<Risk> {
                             path.display()
                         ),
                     )
-                    .repair("hand the key over in a variable (`keyEnv`), and `kli auth forget` it"),
+                    .repair(format!("{}, and `kli auth forget` it", key_elsewhere(here))),
                 );
             }
         }
@@ -346,6 +349,40 @@ fn held(kind: Kind, path: &Path) -> Vec<PathBuf> {
         Kind::PrivateKeys => chosen(secrets::is_private_key),
         Kind::Variables => chosen(secrets::is_variables),
     }
+}
+
+/// How a key reaches kli where tools do not find it.
+fn key_elsewhere(here: &Here) -> String {
+    match here.confinement {
+        Confinement::KliSandbox => {
+            format!("hand the key over in a pipe (`{}`)", names::KLI_SECRETS_FD)
+        }
+        _ => "hand the key over in a variable (`keyEnv`), which tools do not get".to_owned(),
+    }
+}
+
+/// The keys that the jail was started with: kli wipes its own environment, not that of process 1.
+fn key_variables(here: &Here) -> Option<Risk> {
+    let (Confinement::KliSandbox, Ok(setup)) = (&here.confinement, &here.setup) else {
+        return None;
+    };
+    let set = |name: &String| here.environment.var_os(name).is_some_and(|value| !value.is_empty());
+    let mut found: Vec<String> = setup.settings.secret_variables();
+    found.retain(set);
+    if found.is_empty() {
+        return None;
+    }
+    let list = |texts: Vec<String>| texts.join(", ");
+    let names = list(found.iter().map(|name| format!("`{name}`")).collect());
+    let message = format!(
+        "keys that the jail was started with can be read by the agent's tools in the environment of \
+         process 1: {names}"
+    );
+    Some(Risk::new("key.environment", message).repair(format!(
+        "hand keys over in a pipe (`{}`), and add {} to `denyEnv`",
+        names::KLI_SECRETS_FD,
+        list(found.iter().map(|name| quoted(name)).collect())
+    )))
 }
 
 /// The variables that a tool's child would inherit.
