@@ -456,3 +456,13 @@ fn what_the_policy_sets_is_shown_with_the_settings() {
     let wanted = serde_json::json!({"key": "denyTools", "layer": "policy", "value": ["write"]});
     assert!(json["values"].as_array().unwrap().contains(&wanted), "{json}");
 }
+
+#[test]
+fn the_help_ends_with_the_exit_codes() {
+    let help = Env::new().kli(&["--help"]).out;
+    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+    for line in ["  0    done\n", "  3    a call was denied", "  143  terminated (TERM, HUP)"] {
+        assert!(codes.contains(line), "{line}: {codes}");
+    }
+    assert!(!Env::new().kli(&["-h"]).out.contains("Exit codes"), "the short one stays short");
+}

@@ -76,6 +76,7 @@ fn command() -> Command {
         .name(NAME)
         .bin_name(NAME)
         .about(ABOUT)
+        .after_long_help(None::<&'static str>)
         .override_usage("kli-admin <COMMAND>\n       kli-admin --print-authority [OPTIONS]");
     let of = |ids: Vec<String>, known: &[&str]| -> Vec<String> {
         ids.into_iter().filter(|id| !known.contains(&id.as_str())).collect()

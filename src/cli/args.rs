@@ -12,7 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     version,
     about = "A coding agent for the terminal that can be confined as a whole process",
     args_conflicts_with_subcommands = true,
-    max_term_width = 100
+    max_term_width = 100,
+    after_long_help = super::error::exit_codes()
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]

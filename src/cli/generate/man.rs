@@ -35,7 +35,9 @@ pub(super) fn admin(command: &Command) -> (PathBuf, String) {
 
 fn page(command: &Command, name: &str) -> String {
     let source = concat!("kli ", env!("CARGO_PKG_VERSION"));
-    let man = Man::new(command.clone().display_name(name.to_owned())).manual(MANUAL).source(source);
+    // The page has a part of its own for the exit codes.
+    let command = command.clone().display_name(name.to_owned()).after_long_help(None::<&str>);
+    let man = Man::new(command).manual(MANUAL).source(source);
     let mut page = Vec::new();
     // Writing into memory cannot fail.
     let _written = man.render(&mut page);
