@@ -45,7 +45,7 @@ pub(super) fn is_meant(words: &[OsString]) -> bool {
 ///
 /// # Errors
 /// clap's, for what is not known, and for help and version.
-pub(super) fn parse(words: Vec<OsString>, admin: bool) -> Result<Arguments, Error> {
+pub(super) fn parse(words: &[OsString], admin: bool) -> Result<Arguments, Error> {
     if !admin {
         return Arguments::try_parse_from(words);
     }
@@ -138,7 +138,7 @@ mod tests {
     fn said(words: &[&str]) -> Result<Arguments, String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         assert!(is_meant(&words));
-        parse(words, true).map_err(|error| error.to_string())
+        parse(&words, true).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -259,11 +259,10 @@ fn open_log(file: &Path) -> Result<(String, File), CliError> {
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let path = here.join(file);
     let opened = state::create_log(&Grant::own_state(&path), &path).map_err(|error| {
-        let hint = match error.sentence().contains("read-only file system") {
-            true => {
-                "inside the sandbox write it into the workspace, `/tmp` or kli's state directory"
-            }
-            false => "a log is a regular file, or a FIFO that is being read",
+        let hint = if error.sentence().contains("read-only file system") {
+            "inside the sandbox the workspace, `/tmp` and kli's state directory can be written"
+        } else {
+            "a log is a regular file, or a FIFO that is being read"
         };
         CliError::config(format!("the log cannot be written: {}", error.sentence())).hint(hint)
     })?;

@@ -52,16 +52,16 @@ use setup::Setup;
 /// Runs kli on a command line, whose first word is the program's own name.
 ///
 /// Under the name `kli-admin` it knows only what looks at and changes kli's own settings.
-pub fn main(words: Vec<OsString>) -> ExitCode {
+pub fn main(words: &[OsString]) -> ExitCode {
     let started = Instant::now();
     // First of all, while nothing is open and nothing runs: from here on no other process of the
     // user reads this one's memory, and no child inherits what a launcher handed over.
     host::harden();
     let handed = secrets::take_handed();
-    let wants_json = wants_json(&words);
-    let admin = admin::is_meant(&words);
+    let wants_json = wants_json(words);
+    let admin = admin::is_meant(words);
     let program = if admin { admin::NAME } else { "kli" };
-    let code = match admin::parse(words.clone(), admin) {
+    let code = match admin::parse(words, admin) {
         Ok(arguments) => match handed {
             Ok(handed) => guarded(|| run(arguments, program, &handed, started), wants_json),
             Err(error) => {
@@ -81,7 +81,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
                 terminal::note(error.render().to_string().trim_end());
                 USAGE
             }
-            _ => fail(&usage::refused(&error, &words, program), wants_json),
+            _ => fail(&usage::refused(&error, words, program), wants_json),
         },
     };
     if code == INTERNAL {

@@ -146,9 +146,10 @@ fn in_words(project: &Project, settings: &Settings) -> Result<Vec<String>, CliEr
         let value: String = shown.value.to_string().chars().take(200).collect();
         // What it sets; what may be written there is not asked here.
         let about = shown.row.about.split([';', ',', '(', ':']).next().unwrap_or_default();
-        lines.push(match about.starts_with('`') {
-            true => format!("{} = {value}", shown.key),
-            false => format!("{} = {value}  ({})", shown.key, about.trim_end()),
+        lines.push(if about.starts_with('`') {
+            format!("{} = {value}", shown.key)
+        } else {
+            format!("{} = {value}  ({})", shown.key, about.trim_end())
         });
     }
     for name in project.parse(Scope::Project)?.ignored {

@@ -100,8 +100,7 @@ pub(super) fn no_command(word: &str, program: &str) -> Option<CliError> {
 /// Returns what clap says, in one sentence, with values in backticks.
 fn sentence(error: &Error, text: &str, named: &[String]) -> String {
     if error.kind() == ErrorKind::MissingRequiredArgument && !named.is_empty() {
-        let names: Vec<String> = named.iter().map(|name| format!("`{name}`")).collect();
-        return format!("{} is missing", names.join(", "));
+        return format!("`{}` is missing", named.join("`, `"));
     }
     // Up to the first blank line: what is wrong, with the names that are meant.
     let lines: Vec<&str> =

@@ -176,7 +176,7 @@ fn keys_that_kli_keeps_are_told_when_they_are_there() {
     put(&env.home(), ".config/kli/credentials.json");
     doctor(&env).risk("key.store", &["credentials.json`", "`kli auth forget`"]);
     let store = env.home().join(".config/kli/credentials.json");
-    for (keys, told) in [(r#"{}"#, 0), (r#"{"anthropic": "sk-not-a-key"}"#, 1)] {
+    for (keys, told) in [("{}", 0), (r#"{"anthropic": "sk-not-a-key"}"#, 1)] {
         fs::write(&store, format!(r#"{{"version": 1, "keys": {keys}}}"#)).unwrap();
         fs::set_permissions(&store, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(doctor(&env).risks("key.store").len(), told, "{keys}");
