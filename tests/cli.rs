@@ -48,7 +48,11 @@ fn bad_input_is_answered_with_the_value_and_the_repair() {
         (&["-p", "hi", "--continue", "--no-session"], &["cannot be used with"]),
         (&["-p", "hi", "--system-prompt-file", "none.md"], &["none.md"]),
         (&["--json"], &["--print-authority"]),
-        (&["config", "chekc"], &["chekc", "check"]),
+        (&["config", "chekc"], &["`chekc`", "did you mean `check`?"]),
+        (&["sesions", "list"], &["unknown command `sesions`", "did you mean `kli sessions`?"]),
+        (&["models"], &["`kli models` is not part of this version"]),
+        (&["mcp", "list"], &["`kli mcp` is not part of this version"]),
+        (&["-p", "mend", "it"], &["unexpected word `it`", "quotes"]),
         (&["verison"], &["unknown command `verison`", "did you mean `kli version`?"]),
     ] {
         let ran = env.kli(words);
@@ -123,7 +127,8 @@ fn a_usage_error_in_json_is_whole() {
     let ran = Env::new().kli(&["--json", "--output-format", "json"]);
     ran.exits(2);
     let message = ran.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("not provided") && message.contains("--print-authority"), "{message}");
+    assert_eq!(message, "`--json` goes with `--print-authority`");
+    assert_eq!(ran.err.matches(message.as_str()).count(), 1, "it is said once: {}", ran.err);
 }
 
 #[test]
@@ -422,4 +427,42 @@ fn a_denied_command_cannot_fake_lines_of_the_report() {
     let ran = env.kli(&["-p", "hi", "--no-bash"]);
     ran.exits(3).says("kli: denied bash: ").says("all is well");
     assert!(!ran.err.lines().any(|line| line.starts_with("kli: all is well")), "{ran:?}");
+}
+
+#[test]
+fn what_the_policy_sets_is_shown_with_the_settings() {
+    let env = Env::new();
+    let baked = env.work().join("baked");
+    fs::create_dir(&baked).unwrap();
+    fs::write(baked.join("settings.json"), "{}").unwrap();
+    fs::write(
+        baked.join("policy.json"),
+        r#"{"denyTools": ["write"], "approve": "writes", "allowedModels": ["work/*"], "trustProjects": false}"#,
+    )
+    .unwrap();
+    let env = env.var("KLI_BAKED", baked.to_str().unwrap());
+    let ran = env.kli(&["config", "show"]);
+    ran.exits(0);
+    for line in [
+        "denyTools = [\"write\"]  (policy)\n",
+        "approve = \"writes\"  (policy)\n",
+        "allowedModels = [\"work/*\"]  (policy)\n",
+        "trustProjects = false  (policy)\n",
+    ] {
+        assert!(ran.out.contains(line), "{line}: {ran:?}");
+    }
+    assert!(!ran.out.contains("requireSandbox"), "what it leaves alone is not there: {ran:?}");
+    let json = env.kli(&["config", "show", "--json"]).json();
+    let wanted = serde_json::json!({"key": "denyTools", "layer": "policy", "value": ["write"]});
+    assert!(json["values"].as_array().unwrap().contains(&wanted), "{json}");
+}
+
+#[test]
+fn the_help_ends_with_the_exit_codes() {
+    let help = Env::new().kli(&["--help"]).out;
+    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+    for line in ["  0    done\n", "  3    a call was denied", "  143  terminated (TERM, HUP)"] {
+        assert!(codes.contains(line), "{line}: {codes}");
+    }
+    assert!(!Env::new().kli(&["-h"]).out.contains("Exit codes"), "the short one stays short");
 }

@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    kli::cli::main(std::env::args_os().collect())
+    kli::cli::main(&std::env::args_os().collect::<Vec<_>>())
 }

@@ -45,7 +45,7 @@ pub(super) fn is_meant(words: &[OsString]) -> bool {
 ///
 /// # Errors
 /// clap's, for what is not known, and for help and version.
-pub(super) fn parse(words: Vec<OsString>, admin: bool) -> Result<Arguments, Error> {
+pub(super) fn parse(words: &[OsString], admin: bool) -> Result<Arguments, Error> {
     if !admin {
         return Arguments::try_parse_from(words);
     }
@@ -76,6 +76,7 @@ fn command() -> Command {
         .name(NAME)
         .bin_name(NAME)
         .about(ABOUT)
+        .after_long_help(None::<&'static str>)
         .override_usage("kli-admin <COMMAND>\n       kli-admin --print-authority [OPTIONS]");
     let of = |ids: Vec<String>, known: &[&str]| -> Vec<String> {
         ids.into_iter().filter(|id| !known.contains(&id.as_str())).collect()
@@ -98,7 +99,15 @@ fn unknown(matches: &ArgMatches) -> Option<String> {
             .then(|| format!("`{name}` is no command of kli-admin; use `kli {name}`"));
     }
     if let Some(word) = matches.get_one::<String>("prompt") {
-        let near = COMMANDS.iter().find(|known| strsim::damerau_levenshtein(word, known) <= 2);
+        let kli = Arguments::command();
+        let exists = |name: &str| kli.get_subcommands().any(|sub| sub.get_name() == name);
+        let near = COMMANDS
+            .iter()
+            .filter(|known| exists(known))
+            .find(|known| strsim::damerau_levenshtein(word, known) <= 2);
+        if COMMANDS.contains(&word.as_str()) && !exists(word) {
+            return Some(format!("`kli-admin {word}` is not part of this version"));
+        }
         return Some(match near {
             Some(near) => format!("unknown command `{word}`, did you mean `kli-admin {near}`?"),
             None => "kli-admin takes no prompt, as it never asks a model; use `kli`".to_owned(),
@@ -129,7 +138,7 @@ mod tests {
     fn said(words: &[&str]) -> Result<Arguments, String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         assert!(is_meant(&words));
-        parse(words, true).map_err(|error| error.to_string())
+        parse(&words, true).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -159,6 +168,7 @@ mod tests {
             (&["kli-admin", "-p"], "`--print` is no option of kli-admin"),
             (&["kli-admin", "hi there"], "takes no prompt"),
             (&["kli-admin", "atuh"], "did you mean `kli-admin auth`?"),
+            (&["kli-admin", "sandbox"], "`kli-admin sandbox` is not part of this version"),
             (&["kli-admin", "demo"], "`demo` is no command of kli-admin; use `kli demo`"),
             (&["kli-admin", "--print-authority", "--model", "a/b"], "`--model` is no option"),
             (&["kli-admin", "--print-authority", "--continue"], "is no option of kli-admin"),

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 /// kli's command line.
 #[derive(Debug, Parser)]
@@ -12,7 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     version,
     about = "A coding agent for the terminal that can be confined as a whole process",
     args_conflicts_with_subcommands = true,
-    max_term_width = 100
+    max_term_width = 100,
+    after_long_help = super::error::exit_codes()
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct RunArguments {
     /// What to do; `-` reads it from standard input
-    #[arg(value_name = "PROMPT")]
+    #[arg(value_name = "PROMPT", value_hint = ValueHint::Other)]
     pub(crate) prompt: Option<String>,
 
     /// Run without a terminal interface and print the answer
@@ -46,16 +47,16 @@ pub(crate) struct RunArguments {
     #[arg(long, requires = "print_authority")]
     pub(crate) json: bool,
 
-    /// Run under a profile: interactive, print, read-only, autonomous or review
-    #[arg(long, value_name = "NAME")]
+    /// Run under a profile: interactive, print, read-only, autonomous, review, or one of the settings
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub(crate) profile: Option<String>,
 
     /// Ask this model, or the one of this alias
-    #[arg(long, value_name = "PROVIDER/MODEL")]
+    #[arg(long, value_name = "PROVIDER/MODEL", value_hint = ValueHint::Other)]
     pub(crate) model: Option<String>,
 
     /// Set an option of the model, for example temperature=0
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", value_hint = ValueHint::Other)]
     pub(crate) model_option: Vec<String>,
 
     /// Go on with the latest session of this directory
@@ -63,7 +64,7 @@ pub(crate) struct RunArguments {
     pub(crate) continue_latest: bool,
 
     /// Go on with the session of this identifier, or of the only one that starts with it
-    #[arg(long, value_name = "ID", conflicts_with = "no_session")]
+    #[arg(long, value_name = "ID", value_hint = ValueHint::Other, conflicts_with = "no_session")]
     pub(crate) resume: Option<String>,
 
     /// Leave no session behind
@@ -83,19 +84,19 @@ pub(crate) struct RunArguments {
     pub(crate) no_eval: bool,
 
     /// Hold at most these capabilities, separated by commas; the empty list holds none
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_hint = ValueHint::Other)]
     pub(crate) capabilities: Vec<String>,
 
     /// Ask the model at most this often
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true)]
     pub(crate) max_turns: Option<String>,
 
     /// Stop once this many tokens were used
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, allow_hyphen_values = true)]
     pub(crate) max_tokens: Option<String>,
 
     /// Stop after this time, for example 90s, 5m or 1h30m
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_hint = ValueHint::Other)]
     pub(crate) timeout: Option<String>,
 
     /// Trust the project's settings for this run as if `kli trust` had been said
@@ -107,15 +108,15 @@ pub(crate) struct RunArguments {
     pub(crate) timings: bool,
 
     /// Write the events of the run to this file, one JSON object a line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
     /// Use this file instead of kli's own system prompt
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) system_prompt_file: Option<PathBuf>,
 
     /// Add this file to the system prompt
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) append_system_prompt_file: Option<PathBuf>,
 }
 
@@ -178,7 +179,7 @@ pub(crate) enum Command {
         #[arg(long)]
         revoke: bool,
         /// The project; the one around the current directory by default
-        #[arg(value_name = "DIR")]
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
     /// Print the version

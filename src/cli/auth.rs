@@ -6,13 +6,14 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::{
-    config::{KeySources, Paths},
+    config::{KeySources, Paths, Provider},
     host::{Host, secrets::Handed},
 };
 
 use super::{
     args::{AuthCommand, RunArguments},
     credentials::{self, BadStore, Store},
+    doctor::is_here,
     error::CliError,
     hidden::{self, Line},
     setup::Setup,
@@ -79,7 +80,7 @@ impl Found {
 #[serde(rename_all = "camelCase")]
 struct Row {
     provider: String,
-    /// Whether it needs a key at all.
+    /// Whether a run needs no key: for a recording, and for a server on this machine.
     keyless: bool,
     #[serde(rename = "from")]
     used: Option<Found>,
@@ -113,8 +114,13 @@ fn status(setup: &Setup, handed: &Handed, json: bool) -> Result<u8, CliError> {
             let mut found = sources.map_or_else(Vec::new, |sources| {
                 look(setup, handed, &provider, sources, store.as_ref())
             });
+            // Whoever names a variable means the provider to get a key.
+            let asks =
+                setup.settings.providers.get(&provider).is_some_and(|p| p.key_env.get().is_some());
+            let here = matches!(&known, Ok(Provider::Server(server)) if is_here(&server.base_url));
+            let keyless = sources.is_none() || (here && !asks);
             let used = if found.is_empty() { None } else { Some(found.remove(0)) };
-            Row { provider, keyless: sources.is_none(), used, shadowed: found, problem }
+            Row { provider, keyless, used, shadowed: found, problem }
         })
         .collect();
     if json {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::{
-    config::{self, Layer, Policy, Settings, Shown},
+    config::{self, Layer, Policy, Settings},
     host::environment::{self, Environment},
 };
 
@@ -52,10 +52,20 @@ fn show(as_json: bool) -> Result<u8, CliError> {
     if let Some(profile) = values.iter_mut().find(|shown| shown.key == "profile") {
         profile.value = json!(setup.profile());
     }
+    let mut values: Vec<(String, Value, String)> = values
+        .into_iter()
+        .map(|shown| (shown.key.clone(), shown.value.clone(), shown.layer().to_owned()))
+        .collect();
+    values.extend(
+        setup
+            .policy_values()
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value, "policy".to_owned())),
+    );
     if as_json {
         let values: Vec<Value> = values
             .iter()
-            .map(|shown| json!({ "key": shown.key, "value": shown.value, "layer": shown.layer() }))
+            .map(|(key, value, layer)| json!({ "key": key, "value": value, "layer": layer }))
             .collect();
         let files: Vec<Value> = files(&setup)
             .into_iter()
@@ -66,16 +76,12 @@ fn show(as_json: bool) -> Result<u8, CliError> {
         return Ok(0);
     }
     let mut text = String::new();
-    for shown in &values {
-        text.push_str(&line(shown));
+    for (key, value, layer) in &values {
+        text.push_str(&terminal::one_line(&format!("{key} = {value}  ({layer})")));
+        text.push('\n');
     }
     terminal::out(&text);
     Ok(0)
-}
-
-fn line(shown: &Shown) -> String {
-    let words = format!("{} = {}  ({})", shown.key, shown.value, shown.layer());
-    format!("{}\n", terminal::one_line(&words))
 }
 
 /// Returns the files of this run: the layer, the path, and what is to be known of it.

@@ -29,6 +29,7 @@ use crate::{
 
 use super::{args::RunArguments, error::CliError, setup::Setup};
 
+pub(super) use model::is_here;
 use report::Report;
 
 /// Runs `kli doctor`: 0 when nothing would stop a run, 1 when something would.

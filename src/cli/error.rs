@@ -15,6 +15,13 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (143, "terminated (TERM, HUP)"),
 ];
 
+/// Returns the exit codes as the end of `kli --help`.
+pub(crate) fn exit_codes() -> String {
+    let lines: Vec<String> =
+        EXIT_CODES.iter().map(|(code, meaning)| format!("  {code:<4} {meaning}")).collect();
+    format!("Exit codes:\n{}", lines.join("\n"))
+}
+
 /// The exit code of a run that failed.
 pub(crate) const FAILED: u8 = 1;
 /// The exit code of usage and configuration errors.

@@ -46,6 +46,7 @@ use super::{
     setup::{Setup, read_small},
     signals::{self, Signals},
     terminal::{self, Lane},
+    usage::no_command,
 };
 use prompt::Prompt;
 
@@ -258,9 +259,12 @@ fn open_log(file: &Path) -> Result<(String, File), CliError> {
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let path = here.join(file);
     let opened = state::create_log(&Grant::own_state(&path), &path).map_err(|error| {
-        CliError::config(format!("the log cannot be written: {}", error.sentence())).hint(
-            "`--log` takes a regular file, or a FIFO that is being read; so does the setting `log`",
-        )
+        let hint = if error.sentence().contains("read-only file system") {
+            "inside the sandbox the workspace, `/tmp` and kli's state directory can be written"
+        } else {
+            "`--log` and the setting `log` take a regular file, or a FIFO that is being read"
+        };
+        CliError::config(format!("the log cannot be written: {}", error.sentence())).hint(hint)
     })?;
     Ok((file.display().to_string(), opened))
 }
@@ -345,15 +349,12 @@ async fn pass_on(
 
 /// A single word that is nearly a command is a slip, not a prompt.
 fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
-    let commands =
-        ["auth", "completion", "config", "demo", "doctor", "help", "sessions", "trust", "version"];
     let Some(word) = run.prompt.as_deref().filter(|word| !word.contains(char::is_whitespace))
     else {
         return Ok(());
     };
-    match commands.iter().find(|command| strsim::damerau_levenshtein(word, command) <= 2) {
-        Some(near) => Err(CliError::config(format!("unknown command `{word}`"))
-            .hint(format!("did you mean `kli {near}`? A prompt of that word goes after `-p`"))),
+    match no_command(word, "kli") {
+        Some(error) => Err(error),
         None => Ok(()),
     }
 }

@@ -80,7 +80,11 @@ pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliErro
             notices: Vec::new(),
         },
         Err(error) => {
-            nothing(vec![format!("no session is kept: {error}; `--no-session` says so on purpose")])
+            let error = error.to_string();
+            let why = error.strip_prefix("cannot keep the session: ").unwrap_or(&error);
+            nothing(vec![format!(
+                "no session is kept: {why}; `--no-session` leaves it out without this line"
+            )])
         }
     })
 }

@@ -23,6 +23,7 @@ mod setup;
 mod signals;
 mod terminal;
 mod trust;
+mod usage;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -51,14 +52,14 @@ use setup::Setup;
 /// Runs kli on a command line, whose first word is the program's own name.
 ///
 /// Under the name `kli-admin` it knows only what looks at and changes kli's own settings.
-pub fn main(words: Vec<OsString>) -> ExitCode {
+pub fn main(words: &[OsString]) -> ExitCode {
     let started = Instant::now();
     // First of all, while nothing is open and nothing runs: from here on no other process of the
     // user reads this one's memory, and no child inherits what a launcher handed over.
     host::harden();
     let handed = secrets::take_handed();
-    let wants_json = wants_json(&words);
-    let admin = admin::is_meant(&words);
+    let wants_json = wants_json(words);
+    let admin = admin::is_meant(words);
     let program = if admin { admin::NAME } else { "kli" };
     let code = match admin::parse(words, admin) {
         Ok(arguments) => match handed {
@@ -76,20 +77,11 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
                 terminal::out(&error.render().to_string());
                 0
             }
-            _ => {
-                let text = error.render().to_string();
-                terminal::note(text.trim_end());
-                if wants_json {
-                    // Up to the first blank line: what is wrong, with the names that are missing.
-                    let words: Vec<&str> =
-                        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-                    let message = words.join(" ");
-                    let message = message.strip_prefix("error: ").unwrap_or(&message);
-                    let error = CliError::config(message);
-                    print::print_json(&print::not_started(USAGE, error.fault));
-                }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                terminal::note(error.render().to_string().trim_end());
                 USAGE
             }
+            _ => fail(&usage::refused(&error, words, program), wants_json),
         },
     };
     if code == INTERNAL {

@@ -152,8 +152,10 @@ pub(crate) fn recording(
 }
 
 fn read_recording(file: &Path) -> Result<String, CliError> {
-    let bytes = read_small(file, 64 * 1024 * 1024)?
-        .ok_or_else(|| CliError::config(format!("there is no recording `{}`", file.display())))?;
+    let bytes = read_small(file, 64 * 1024 * 1024)?.ok_or_else(|| {
+        CliError::config(format!("there is no recording `{}`", file.display()))
+            .hint("`providers.replay.file` in the settings names it")
+    })?;
     String::from_utf8(bytes)
         .map_err(|_| CliError::config(format!("the recording `{}` is not UTF-8", file.display())))
 }

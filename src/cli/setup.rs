@@ -105,6 +105,11 @@ impl Setup {
         self.effective.needs_budget()
     }
 
+    /// Returns what the policies set, each key with its value.
+    pub(crate) fn policy_values(&self) -> Vec<(&'static str, serde_json::Value)> {
+        self.effective.policies.iter().flat_map(config::Policy::shown).collect()
+    }
+
     /// Says whether the policies let projects be trusted.
     pub(crate) fn may_trust(&self) -> bool {
         self.effective.may_trust()

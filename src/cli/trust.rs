@@ -144,8 +144,13 @@ fn in_words(project: &Project, settings: &Settings) -> Result<Vec<String>, CliEr
     let mut lines = Vec::new();
     for shown in settings.shown() {
         let value: String = shown.value.to_string().chars().take(200).collect();
-        let about = shown.row.about;
-        lines.push(format!("{} = {value}  ({about})", shown.key));
+        // What it sets; what may be written there is not asked here.
+        let about = shown.row.about.split([';', ',', '(', ':']).next().unwrap_or_default();
+        lines.push(if about.starts_with('`') {
+            format!("{} = {value}", shown.key)
+        } else {
+            format!("{} = {value}  ({})", shown.key, about.trim_end())
+        });
     }
     for name in project.parse(Scope::Project)?.ignored {
         if keys::find(keys::SETTINGS, &name).is_none_or(|row| row.shape == keys::Shape::Later) {

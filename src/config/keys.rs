@@ -113,7 +113,7 @@ pub const SETTINGS: &[Key] = &[
     .project()
     .display(),
     key("models", Shape::Named, "", "aliases by name; a name has letters, digits, `-`, `_` and `.`"),
-    key("models.NAME", Shape::Models, "", "what the alias stands for; further ones are fallbacks"),
+    key("models.NAME", Shape::Models, "", "what the alias stands for; of an array the first one, the others are not asked yet"),
     key(
         "modelOptions",
         Shape::AnyMap,

@@ -3,11 +3,12 @@
 
 use serde_json::{Value, json};
 
-use crate::authority::{List, Reach};
+use crate::authority::{Approve, List, Reach};
 
 use super::{
     keys::{self, Key},
     layers::Setting,
+    policy::Policy,
     provider::ProviderSettings,
     settings::Settings,
     values,
@@ -133,6 +134,37 @@ impl Settings {
                 here.push(Shown { row, key: row.name.to_owned(), value, layer: None });
             }
             all.extend(here);
+        }
+        all
+    }
+}
+
+impl Policy {
+    /// Returns what the policy sets beside the budgets, which stand among the effective values: each
+    /// key with its value.
+    pub fn shown(&self) -> Vec<(&'static str, Value)> {
+        let mut all = Vec::new();
+        if let Some(list) = &self.capabilities {
+            all.push(("capabilities", capabilities(list)));
+        }
+        if !self.deny_tools.is_empty() {
+            all.push(("denyTools", json!(self.deny_tools)));
+        }
+        if self.approve != Approve::Never {
+            all.push(("approve", json!(self.approve.name())));
+        }
+        if let Some(models) = &self.allowed_models {
+            let models: Vec<String> = models.iter().map(ToString::to_string).collect();
+            all.push(("allowedModels", json!(models)));
+        }
+        if let Some(addresses) = &self.allowed_addresses {
+            all.push(("allowedAddresses", json!(addresses)));
+        }
+        if !self.trust_projects {
+            all.push(("trustProjects", json!(false)));
+        }
+        if self.require_sandbox {
+            all.push(("requireSandbox", json!(true)));
         }
         all
     }

@@ -72,6 +72,11 @@ pub fn content(path: &Path) -> Content {
     }
 }
 
+/// Says whether a file can be opened for reading; nothing is read.
+pub fn opens(path: &Path) -> bool {
+    fs::File::open(path).is_ok()
+}
+
 /// Returns the names in a directory, sorted, at most `limit` of them; none when it cannot be listed.
 pub fn names(path: &Path, limit: usize) -> Vec<OsString> {
     let mut names: Vec<OsString> = fs::read_dir(path)

@@ -121,6 +121,7 @@ fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
             Some("run") => run(parser),
             Some("check") => check(parser),
             Some("explain") => explain(parser),
+            Some("help") => print(HELP.as_bytes()),
             _ => Err(CommandError::Usage(format!(
                 "there is no command {}, the commands are `run`, `check` and `explain`",
                 Quoted(word.to_string_lossy().into_owned())

@@ -30,6 +30,9 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
             "it is not process 1 of a jail: use `kli-sandbox run --spec FILE -- PROGRAM`",
         ));
     }
+    // It lives as long as the jail, with all that the program is given: nobody inside reads its
+    // environment or its memory, as the program may have wiped its own (prctl(2), law 15).
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut words = words.into_iter();
     let mut descriptor = || {
         words

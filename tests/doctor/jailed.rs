@@ -29,6 +29,7 @@ fn what_is_hidden_is_not_told_and_what_is_left_is() {
             report.risk("secret.file", &[part]);
         }
         report.risk("secret.environment", &["`GITHUB_TOKEN`", "`NPM_TOKEN`"]);
+        assert!(report.risks("key.environment").is_empty(), "process 1 lets nobody look");
         report.risk("network", &["send anywhere", "set `network` to false"]);
         report.risk("writable", &["home/project`"]);
 

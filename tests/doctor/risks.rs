@@ -117,6 +117,7 @@ fn variables_that_look_like_secrets_are_named_and_their_values_not() {
     assert!(doctor(&well()).risks("secret.environment").is_empty());
     doctor(&well()).risk("key.memory", &["`anthropic` is in kli's memory"]);
     assert!(doctor(&Env::new()).risks("key.memory").is_empty());
+    assert!(doctor(&well()).risks("key.environment").is_empty(), "there is no jail");
 }
 
 #[test]
@@ -174,6 +175,12 @@ fn keys_that_kli_keeps_are_told_when_they_are_there() {
     assert!(doctor(&env).risks("key.store").is_empty());
     put(&env.home(), ".config/kli/credentials.json");
     doctor(&env).risk("key.store", &["credentials.json`", "`kli auth forget`"]);
+    let store = env.home().join(".config/kli/credentials.json");
+    for (keys, told) in [("{}", 0), (r#"{"anthropic": "sk-not-a-key"}"#, 1)] {
+        fs::write(&store, format!(r#"{{"version": 1, "keys": {keys}}}"#)).unwrap();
+        fs::set_permissions(&store, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(doctor(&env).risks("key.store").len(), told, "{keys}");
+    }
 }
 
 /// A project that would run something in every program that looks at it, and programs on `PATH`

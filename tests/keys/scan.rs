@@ -240,12 +240,28 @@ fn an_ordinary_user_s_tools_find_no_key_in_any_process() {
 #[test]
 fn inside_a_jail_nobody_s_tools_find_a_key_not_even_root_s() {
     for_both(|world| {
+        // With the key in the variable, as it is mostly given: kli wipes its own environment, and
+        // process 1, which started it, lets nobody look.
         let scene = Scene::new(world);
         let kli = world.root.join("kli").display().to_string();
+        let words = [kli.as_str(), "-p", "look", "--output-format", "json"];
+        let jailed = || {
+            let mut command = world.command("timeout");
+            command.args(["-k", "1", "120"]).arg(world.launcher()).arg("run").arg("--spec");
+            command.arg(world.spec_file()).arg("--");
+            command
+        };
+        let mut command = jailed();
+        command.args(words).env("ANTHROPIC_API_KEY", &scene.key);
+        let output = finish(command, "");
+        scene.judge(world, &output, &[]);
+        fs::remove_dir_all(world.home.join(".local")).unwrap();
+
+        // With the key handed over.
+        let scene = Scene::new(world);
         let words = ["sh", "-c", HAND_OVER, &kli, "-p", "look", "--output-format", "json"];
-        let mut command = world.command("timeout");
-        command.args(["-k", "1", "120"]).arg(world.launcher()).arg("run").arg("--spec");
-        command.arg(world.spec_file()).arg("--").args(words);
+        let mut command = jailed();
+        command.args(words);
         let output = finish(command, &handed_json(&[("ANTHROPIC_API_KEY", &scene.key)]));
         scene.judge(world, &output, &[]);
         let report = fs::read_to_string(&sessions_of(world)[0]).unwrap();
@@ -286,9 +302,10 @@ impl World {
     pub(super) fn install(&self, model: &FakeModel) -> PathBuf {
         let settings = json!({ "providers": { "anthropic": { "baseUrl": model.base_url() } } });
         self.file("home/.config/kli/settings.json", &settings.to_string());
-        // The build directory may be closed to others.
+        // The build directory may be closed to others. One that is there may be the built program
+        // itself, and copying over that would empty it.
         let kli = self.root.join("kli");
-        if fs::hard_link(env!("CARGO_BIN_EXE_kli"), &kli).is_err() {
+        if !kli.exists() && fs::hard_link(env!("CARGO_BIN_EXE_kli"), &kli).is_err() {
             fs::copy(env!("CARGO_BIN_EXE_kli"), &kli).unwrap();
         }
         kli

@@ -1,6 +1,6 @@
 //! Laws 4 and 5: the environment and the descriptors of the inside.
 
-use crate::jail::{err, for_both, has, ok, out, refused};
+use crate::jail::{Who, err, for_both, has, ok, out, refused};
 
 #[test]
 fn a_denied_variable_is_in_no_environment_inside() {
@@ -85,7 +85,18 @@ fn no_descriptor_of_the_caller_reaches_the_inside() {
         let tried = world.plainly(&script(&start));
         assert_eq!(out(&tried), "");
         has(&err(&tried), &["9: Bad file descriptor"]);
-        assert_eq!(ok(&world.inside("ls /proc/self/fd; ls /proc/1/fd")), "0\n1\n2\n3\n0\n1\n2\n");
+        assert_eq!(ok(&world.inside("ls /proc/self/fd")), "0\n1\n2\n3\n");
+        // Process 1, which the program's environment came through, lets nobody look (law 15).
+        for file in ["fd/0", "environ", "mem"] {
+            let tried = world.inside(&format!("head -c 1 /proc/1/{file}"));
+            assert_eq!(out(&tried), "", "{file}");
+            has(&err(&tried), &["Permission denied"]);
+        }
+        // User 0 may still count its descriptors.
+        if world.who == Who::Root {
+            assert_eq!(ok(&world.inside("ls /proc/1/fd")), "0\n1\n2\n");
+        }
+        assert_ne!(ok(&world.inside("head -c 1 /proc/self/environ")), "", "control");
     });
 }
 

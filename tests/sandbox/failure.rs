@@ -150,6 +150,8 @@ fn a_command_line_that_makes_no_sense_is_explained() {
         }
         let help = ok(&world.command(world.launcher()).arg("--help").output().unwrap());
         has(&help, &["usage:", "--deny-env", "125"]);
+        let word = ok(&world.command(world.launcher()).arg("help").output().unwrap());
+        assert_eq!(word, help);
         let version = ok(&world.command(world.launcher()).arg("--version").output().unwrap());
         assert_eq!(version, format!("kli-sandbox {}\n", env!("CARGO_PKG_VERSION")));
     });

@@ -185,7 +185,7 @@ fn a_state_directory_that_cannot_be_written_is_said_and_the_run_goes_on() {
     let read_only = ["--dev-bind", "/", "/", "--ro-bind", state_dir, state_dir, "--"];
     let run = |words: &[&str]| through(&env, "bwrap", &read_only, words);
     let fresh = run(&["-p", "two", "--output-format", "json"]);
-    fresh.exits(0).says("no session is kept: cannot keep the session: cannot write in `");
+    fresh.exits(0).says("no session is kept: cannot write in `");
     fresh.says("read-only file system");
     assert_eq!(fresh.json()["session"], json!(null));
     let on = run(&["-c", "-p", "three", "--output-format", "json"]);

@@ -316,6 +316,11 @@ impl Place {
     }
 }
 
+/// Says whether an address is one of this machine, where a server needs no key.
+pub(crate) fn is_here(base_url: &str) -> bool {
+    Place::of(base_url, None).is_here()
+}
+
 /// Returns the host and the port of a base URL, never a name or a password in it.
 fn host_of(base_url: &str) -> String {
     if base_url.starts_with("unix:") {

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     authority::Confinement,
-    cli::{provider, setup},
+    cli::{credentials::Store, provider, setup},
     config::names,
     host::examine::{self, Content, Mount},
 };
@@ -24,6 +24,9 @@ use super::{
     report::Risk,
     secrets::{self, Base, Kind, Place},
 };
+
+/// What the first process of a container was started with (proc(5)).
+const FIRST_ENVIRONMENT: &str = "/proc/1/environ";
 
 /// The most names of a directory that are looked at.
 const MANY: usize = 500;
@@ -61,6 +64,7 @@ pub(super) fn find(here: &Here) -> Vec<Risk> {
     risks.extend(root(here));
     risks.extend(key(here));
     risks.extend(files(here));
+    risks.extend(key_variables(here));
     risks.extend(variables(here));
     risks.extend(sockets(here));
     risks.extend(run_later(here));
@@ -177,7 +181,7 @@ fn key(here: &Here) -> Vec<Risk> {
                             path.display()
                         ),
                     )
-                    .repair("hand the key over in a variable (`keyEnv`), which tools do not get"),
+                    .repair(key_elsewhere()),
                 );
             }
             true
@@ -197,7 +201,9 @@ fn key(here: &Here) -> Vec<Risk> {
         for name in examine::names(paths.config(), MANY) {
             let path = paths.config().join(&name);
             let kept = name.as_bytes().starts_with(b"credentials") || name == OsStr::new("keys");
-            if kept && is_full(&path) {
+            // What is left of a store when its last key was forgotten holds none.
+            let emptied = matches!(Store::read(&path), Ok(store) if store.keys.is_empty());
+            if kept && is_full(&path) && !emptied {
                 risks.push(
                     Risk::new(
                         "key.store",
@@ -206,7 +212,7 @@ fn key(here: &Here) -> Vec<Risk> {
                             path.display()
                         ),
                     )
-                    .repair("hand the key over in a variable (`keyEnv`), and `kli auth forget` it"),
+                    .repair(format!("{}, and `kli auth forget` it", key_elsewhere())),
                 );
             }
         }
@@ -346,6 +352,36 @@ fn held(kind: Kind, path: &Path) -> Vec<PathBuf> {
         Kind::PrivateKeys => chosen(secrets::is_private_key),
         Kind::Variables => chosen(secrets::is_variables),
     }
+}
+
+/// How a key reaches kli where tools do not find it.
+fn key_elsewhere() -> &'static str {
+    "hand the key over in a variable (`keyEnv`), which tools do not get"
+}
+
+/// The keys that a container was started with: kli wipes its own environment, not that of the
+/// process that started it. In kli's own jail that process lets nobody look.
+fn key_variables(here: &Here) -> Option<Risk> {
+    let Ok(setup) = &here.setup else { return None };
+    if here.confinement == Confinement::None || !examine::opens(Path::new(FIRST_ENVIRONMENT)) {
+        return None;
+    }
+    let set = |name: &String| here.environment.var_os(name).is_some_and(|value| !value.is_empty());
+    let mut found: Vec<String> = setup.settings.secret_variables();
+    found.retain(set);
+    if found.is_empty() {
+        return None;
+    }
+    let list = |texts: Vec<String>| texts.join(", ");
+    let names = list(found.iter().map(|name| format!("`{name}`")).collect());
+    let message = format!(
+        "keys of kli's environment may stand in that of process 1 as well, which the agent's tools \
+         can read: {names}"
+    );
+    Some(Risk::new("key.environment", message).repair(format!(
+        "start kli itself as the container's process, or hand keys over in a pipe (`{}`)",
+        names::KLI_SECRETS_FD
+    )))
 }
 
 /// The variables that a tool's child would inherit.

@@ -34,7 +34,10 @@ pub(super) fn admin(command: &Command) -> (PathBuf, String) {
 }
 
 fn page(command: &Command, name: &str) -> String {
-    let man = Man::new(command.clone().display_name(name.to_owned())).manual(MANUAL);
+    let source = concat!("kli ", env!("CARGO_PKG_VERSION"));
+    // The page has a part of its own for the exit codes.
+    let command = command.clone().display_name(name.to_owned()).after_long_help(None::<&str>);
+    let man = Man::new(command).manual(MANUAL).source(source);
     let mut page = Vec::new();
     // Writing into memory cannot fail.
     let _written = man.render(&mut page);
@@ -57,6 +60,7 @@ fn rest() -> String {
     for (code, meaning) in EXIT_CODES {
         item(&mut roff, &code.to_string(), meaning);
     }
+    roff.control("PP", []);
     roff.text([roman("Where several apply: 143 or 130, then 5, 4, 3, 1.")]);
     roff.control("SH", ["ENVIRONMENT"]);
     for (name, meaning) in names::ALL {
