@@ -251,7 +251,8 @@ impl Call {
             remove.extend(git::REMOVED.iter().map(OsString::from));
             let runs_git = |words: &Vec<String>| words.first().is_some_and(|first| is_git(first));
             if self.parsed.iter().flatten().any(runs_git) {
-                set.extend(git::neutral(grant, &cwd, &inherited).await?);
+                let neutral = git::neutral(grant, &cwd, &inherited, &set, &remove).await?;
+                set.extend(neutral);
             }
         }
         Ok(Command {
