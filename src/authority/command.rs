@@ -82,11 +82,15 @@ pub(super) fn all_within(commands: &[Vec<String>], allowed: &BTreeSet<Vec<String
     let moves = runs(&["git"]) > 0 && runs(&["cd", "pushd", "popd"]) > 0;
     let configures = |words: &Vec<String>| {
         words.split_first().is_some_and(|(program, arguments)| {
-            base(program) == "git" && subcommand(arguments).is_some_and(|(name, _)| name == "config")
+            base(program) == "git"
+                && subcommand(arguments).is_some_and(|(name, _)| name == "config")
         })
     };
     let changes = runs(&["git"]) > 1 && commands.iter().any(configures);
-    !commands.is_empty() && !moves && !changes && commands.iter().all(|words| within(words, allowed))
+    !commands.is_empty()
+        && !moves
+        && !changes
+        && commands.iter().all(|words| within(words, allowed))
 }
 
 /// Returns a program's name without the directories in front.

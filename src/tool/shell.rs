@@ -351,10 +351,11 @@ impl Call {
                 _ => format!("exit status {code}"),
             },
             Ended::Signal(name) => format!("ended by signal {name}"),
-            Ended::TimedOut | Ended::Stopped => format!(
-                "timed out after {} s; all that it started was ended",
-                self.timeout.as_secs()
-            ),
+            Ended::TimedOut | Ended::Stopped => {
+                let all =
+                    if output.left_running { "what could be found of what" } else { "all that" };
+                format!("timed out after {} s; {all} it started was ended", self.timeout.as_secs())
+            }
         };
         if self.shortened {
             let _written = write!(line, "; {} s is the longest `timeout`", self.timeout.as_secs());

@@ -74,34 +74,43 @@ pub(super) async fn neutral(
     set: &[(OsString, OsString)],
     remove: &[OsString],
 ) -> Result<Vec<(OsString, OsString)>, String> {
-    let asked = Asked { grant, cwd, set, remove };
+    // What the caller gives in the same way stays, in front: later ones win.
+    let given = set.iter().rfind(|(name, _)| name == COUNT).map(|(_, value)| value.as_os_str());
+    let given = given.or_else(|| {
+        let is_removed = remove.iter().any(|name| name == COUNT);
+        inherited.var_os(COUNT).filter(|_| !is_removed)
+    });
+    let given = given.and_then(|given| given.to_str()?.parse().ok()).unwrap_or(0);
     let mut names: Vec<(String, String)> =
         FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let asked = Asked { grant, cwd, set: set.to_vec(), remove };
     names.extend(asked.named_by_the_repository().await?);
-    let mut neutral: Vec<(OsString, OsString)> =
+    // To find `.gitmodules` git may read its index, and would ask the file system monitor.
+    let asked = Asked { set: [set, &variables(given, &names)].concat(), ..asked };
+    names.extend(asked.named_in_modules().await?);
+    Ok(variables(given, &names))
+}
+
+/// The variable that says how many settings the environment holds.
+const COUNT: &str = "GIT_CONFIG_COUNT";
+
+/// Returns the variables that set these settings, behind those that are `given`.
+fn variables(given: usize, names: &[(String, String)]) -> Vec<(OsString, OsString)> {
+    let mut set: Vec<(OsString, OsString)> =
         VARIABLES.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    // What the caller gives in the same way stays, in front: later ones win.
-    let count = "GIT_CONFIG_COUNT";
-    let given = set.iter().rfind(|(name, _)| name == count).map(|(_, value)| value.as_os_str());
-    let given = given.or_else(|| {
-        let is_removed = remove.iter().any(|name| name == count);
-        inherited.var_os(count).filter(|_| !is_removed)
-    });
-    let given = given.and_then(|given| given.to_str()?.parse().ok()).unwrap_or(0_usize);
-    for (number, (name, value)) in (given..).zip(&names) {
-        neutral.push((format!("GIT_CONFIG_KEY_{number}").into(), name.into()));
-        neutral.push((format!("GIT_CONFIG_VALUE_{number}").into(), value.into()));
+    for (number, (name, value)) in (given..).zip(names) {
+        set.push((format!("GIT_CONFIG_KEY_{number}").into(), name.into()));
+        set.push((format!("GIT_CONFIG_VALUE_{number}").into(), value.into()));
     }
-    let total = given.saturating_add(names.len());
-    neutral.push((count.into(), total.to_string().into()));
-    Ok(neutral)
+    set.push((COUNT.into(), given.saturating_add(names.len()).to_string().into()));
+    set
 }
 
 /// Where git is asked, and with which variables.
 struct Asked<'a> {
     grant: &'a Grant,
     cwd: &'a Path,
-    set: &'a [(OsString, OsString)],
+    set: Vec<(OsString, OsString)>,
     remove: &'a [OsString],
 }
 
@@ -112,7 +121,7 @@ impl Asked<'_> {
             program: "git".into(),
             args: words.iter().map(|word| (*word).to_owned()).collect(),
             cwd: self.cwd.to_owned(),
-            set: self.set.to_vec(),
+            set: self.set.clone(),
             remove: self.remove.to_vec(),
             input: None,
             timeout: Duration::from_secs(10),
@@ -137,34 +146,41 @@ impl Asked<'_> {
                 found.push(self.name(name)?);
             }
         }
-        found.extend(self.named_in_modules().await?);
+        self.instead(found)
+    }
+
+    /// Returns what the settings that name a program are replaced by.
+    fn instead(&self, found: Vec<String>) -> Result<Vec<(String, String)>, String> {
+        let instead = |name: String| instead(&name).map(|value| (name, value.to_owned()));
+        let found: Vec<(String, String)> = found.into_iter().filter_map(instead).collect();
         if found.len() > MOST {
             return Err(format!(
-                "the git configuration in `{}` has {} settings; nothing was started",
+                "the git configuration in `{}` names {} programs; nothing was started",
                 self.cwd.display(),
                 found.len()
             ));
         }
-        let instead = |name: String| instead(&name).map(|value| (name, value.to_owned()));
-        Ok(found.into_iter().filter_map(instead).collect())
+        Ok(found)
     }
 
-    /// Returns the names that `.gitmodules` sets, wherever git reads it from: it may say that a
-    /// submodule is looked into although the rest is not.
-    async fn named_in_modules(&self) -> Result<Vec<String>, String> {
+    /// Looks through `.gitmodules`, wherever git reads it from: it may say that a submodule is looked
+    /// into although the rest is not.
+    async fn named_in_modules(&self) -> Result<Vec<(String, String)>, String> {
         let list = ["config", "--list", "-z", "--name-only"].map(OsStr::new);
         let top = self.git(&["rev-parse", "--show-toplevel"].map(OsStr::new)).await?;
-        let top = top.filter(|output| output.ended == Ended::Exit(0)).map(|output| output.kept.head);
-        let file = top.as_deref().and_then(|top| top.strip_suffix(b"\n")).map(|top| {
-            Path::new(OsStr::from_bytes(top)).join(".gitmodules")
-        });
+        let top =
+            top.filter(|output| output.ended == Ended::Exit(0)).map(|output| output.kept.head);
+        let file = top
+            .as_deref()
+            .and_then(|top| top.strip_suffix(b"\n"))
+            .map(|top| Path::new(OsStr::from_bytes(top)).join(".gitmodules"));
         let mut found = Vec::new();
         if let Some(file) = file.filter(|file| files::is_there(file)) {
             let words = [&list[..], &[OsStr::new("--file"), file.as_os_str()]].concat();
             if let Some(output) = self.git(&words).await? {
                 found.extend(self.names(&output)?);
             }
-            return Ok(found);
+            return self.instead(found);
         }
         for blob in [":.gitmodules", "HEAD:.gitmodules"] {
             let words = [&list[..], &["--blob", blob].map(OsStr::new)].concat();
@@ -174,7 +190,7 @@ impl Asked<'_> {
                 found.extend(self.names(&output)?);
             }
         }
-        Ok(found)
+        self.instead(found)
     }
 
     fn listed<'o>(&self, output: &'o Output) -> Result<&'o [u8], String> {

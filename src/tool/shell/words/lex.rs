@@ -197,9 +197,11 @@ impl Reader<'_> {
                 }
                 // Revisions (`HEAD~1`, `v1^`). A tilde is expanded at a word's start and behind `=`
                 // and `:` only; a caret means something in history and behind `[`.
-                '~' | '^' if !word.quoted && word.text.ends_with(|c: char| {
-                    c.is_ascii_alphanumeric() || c == '~' || c == '^'
-                }) =>
+                '~' | '^'
+                    if !word.quoted
+                        && word.text.ends_with(|c: char| {
+                            c.is_ascii_alphanumeric() || c == '~' || c == '^'
+                        }) =>
                 {
                     word.text.push(next);
                     self.rest.next();
