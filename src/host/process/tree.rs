@@ -57,9 +57,9 @@ impl Tag {
 
 /// Starts a process whose status is waited for by the caller.
 pub(super) fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
-    let _known = before();
     static ADOPTS: OnceLock<()> = OnceLock::new();
     ADOPTS.get_or_init(|| {
+        let _known = before();
         // Refused by no kernel since 3.4; without it, orphans are found by nobody here.
         let _adopted = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
