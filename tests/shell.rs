@@ -18,6 +18,8 @@ use crate::{
     jail::{self, Who, World, for_both, kill},
 };
 
+mod repository;
+
 /// A run in which the model makes these calls, one a turn.
 struct Run {
     env: Env,
@@ -326,51 +328,29 @@ fn the_model_can_ask_what_it_may_do_and_gets_the_very_report() {
     assert!(results[3].contains("system prompt: "), "{}", results[3]);
 }
 
-/// A repository whose own configuration names a program for everything that git runs one for. Each
-/// of them leaves a file named after it in `canaries`.
-fn hostile(work: &Path, canaries: &Path) {
-    fs::create_dir(canaries).unwrap();
-    let git = |words: &[&str]| {
-        let ran = Command::new("git")
-            .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.fsmonitor=false"])
-            .args(words)
-            .current_dir(work)
-            .env("HOME", work)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    };
-    git(&["init", "-q", "."]);
-    fs::write(work.join("a.txt"), "one\n").unwrap();
-    fs::write(work.join("b.bin"), "one\n").unwrap();
-    fs::write(work.join(".gitattributes"), "*.txt diff=conv\n*.bin filter=filt\n").unwrap();
-    git(&["add", "."]);
-    git(&["commit", "-qm", "first"]);
-    fs::write(work.join("a.txt"), "two\n").unwrap();
-    fs::write(work.join("b.bin"), "two\n").unwrap();
-    let program = |name: &str, rest: &str| {
-        let file = canaries.parent().unwrap().join(format!("{name}.sh"));
-        let mark = canaries.join(name);
-        fs::write(&file, format!("#!/bin/sh\n: >'{}'\n{rest}\n", mark.display())).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        file.display().to_string()
-    };
-    for (key, name, rest) in [
-        ("core.fsmonitor", "fsmonitor", "printf '\\0'"),
-        ("diff.conv.textconv", "textconv", "cat \"$1\""),
-        ("filter.filt.clean", "clean", "cat"),
-        ("core.pager", "pager", "cat"),
-        ("gpg.program", "gpg", "exit 1"),
-    ] {
-        git(&["config", key, &program(name, rest)]);
-    }
-    git(&["config", "log.showSignature", "true"]);
-    git(&["config", "alias.st", &format!("!{}", program("alias", ""))]);
-    for hook in ["post-index-change", "pre-commit"] {
-        fs::create_dir_all(work.join(".git/hooks")).unwrap();
-        fs::rename(program(hook, ""), work.join(".git/hooks").join(hook)).unwrap();
-    }
+#[test]
+fn what_a_script_started_before_it_became_kli_is_left_alone() {
+    let run = Run::bash(&["setsid -f sleep 300 >/dev/null 2>&1; echo started"]);
+    let pid = run.env.home().join("pid");
+    let kli = env!("CARGO_BIN_EXE_kli");
+    let script = format!(
+        "setsid sleep 300 >/dev/null 2>&1 & echo $! >'{}'; exec '{kli}' -p go",
+        pid.display()
+    );
+    let command = run.env.command(&[]);
+    let ran = Command::new("bash")
+        .args(["-c", &script])
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(run.env.work())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let pid: i32 = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    let killed = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    assert!(killed.is_ok(), "it was ended: {killed:?}");
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -380,61 +360,6 @@ fn names(directory: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-const LOOKING: [&str; 5] =
-    ["git status", "git diff", "git log -p", "git show", "git status --short && git diff --stat"];
-
-#[test]
-fn under_the_review_list_git_runs_nothing_that_a_repository_names() {
-    let run = Run::bash(&LOOKING);
-    let canaries = run.env.home().join("canaries");
-    hostile(&run.env.work(), &canaries);
-    run.kli(&["--profile", "review"]).0.exits(0);
-    let results = run.results();
-    assert_eq!(names(&canaries), Vec::<String>::new(), "{results:#?}");
-    // And it works: the changes are seen.
-    assert!(results[0].contains("modified:   a.txt"), "{}", results[0]);
-    assert!(results[1].contains("-one\n+two"), "{}", results[1]);
-    assert!(results[2].contains("first") && results[2].contains("+one"), "{}", results[2]);
-    assert!(results[4].contains("2 files changed"), "{}", results[4]);
-
-    // Control: without a list the repository's programs run, as its user wants.
-    let free = Run::bash(&LOOKING);
-    let canaries = free.env.home().join("canaries");
-    hostile(&free.env.work(), &canaries);
-    free.kli(&[]).0.exits(0);
-    let ran = names(&canaries);
-    for name in ["clean", "fsmonitor", "textconv"] {
-        assert!(ran.contains(&name.to_owned()), "{name} is not in {ran:?}");
-    }
-}
-
-#[test]
-fn a_diff_driver_that_cannot_be_set_to_nothing_fails_instead_of_running() {
-    let run = Run::bash(&["git diff", "git diff --no-ext-diff"]);
-    let canaries = run.env.home().join("canaries");
-    hostile(&run.env.work(), &canaries);
-    let script = run.env.home().join("external.sh");
-    fs::write(&script, format!("#!/bin/sh\n: >'{}/external'\n", canaries.display())).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    for key in ["diff.external", "diff.conv.command"] {
-        let ran = Command::new("git")
-            .args(["config", key])
-            .arg(&script)
-            .current_dir(run.env.work())
-            .output()
-            .unwrap();
-        assert!(ran.status.success());
-    }
-    run.kli(&["--profile", "review"]).0.exits(0);
-    let results = run.results();
-    assert_eq!(names(&canaries), Vec::<String>::new(), "{results:#?}");
-    assert!(results[0].contains("external diff died"), "{}", results[0]);
-    assert!(results[1].contains("-one\n+two"), "{}", results[1]);
-    let free = Command::new("git").arg("diff").current_dir(run.env.work()).output().unwrap();
-    drop(free);
-    assert!(names(&canaries).contains(&"external".to_owned()), "control: it would have run");
 }
 
 #[test]

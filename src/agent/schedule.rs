@@ -10,15 +10,23 @@ pub fn waits(effects: &[Effect]) -> Vec<Vec<usize>> {
         .iter()
         .enumerate()
         .map(|(index, effect)| {
+            // What may touch anything may have made two paths lead to one file.
+            let is_after_barrier = effects.iter().take(index).any(|e| *e == Effect::Barrier);
             effects
                 .iter()
                 .enumerate()
                 .take(index)
-                .filter(|(_, earlier)| conflict(earlier, effect))
+                .filter(|(_, earlier)| {
+                    conflict(earlier, effect) || is_after_barrier && both_write(earlier, effect)
+                })
                 .map(|(earlier, _)| earlier)
                 .collect()
         })
         .collect()
+}
+
+fn both_write(a: &Effect, b: &Effect) -> bool {
+    matches!((a, b), (Effect::Write(_), Effect::Write(_)))
 }
 
 fn conflict(a: &Effect, b: &Effect) -> bool {
@@ -56,6 +64,20 @@ mod tests {
         assert_eq!(
             waits(&[Effect::Read, Effect::Barrier, Effect::Read]),
             [vec![], vec![0], vec![1]]
+        );
+    }
+
+    #[test]
+    fn behind_a_barrier_paths_that_differed_may_be_one() {
+        let write = |path: &str| Effect::Write(path.into());
+        assert_eq!(
+            waits(&[Effect::Barrier, write("/a"), write("/b")]),
+            [vec![], vec![0], vec![0, 1]]
+        );
+        assert_eq!(
+            waits(&[write("/a"), write("/b"), Effect::Barrier])[1],
+            Vec::<usize>::new(),
+            "control: before it they run side by side"
         );
     }
 

@@ -151,7 +151,11 @@ impl Bench {
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
                 (outcome, None, allowed)
             }
-            Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
+            Admission::Refuse(text) => {
+                // It may quote what was given, however long that is.
+                let text = self.context.state.results.cut(&text, "give less");
+                (Outcome::error(text), None, Vec::new())
+            }
             Admission::Deny(denial) => {
                 let denied = Denied {
                     tool: call.name.clone(),

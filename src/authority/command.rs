@@ -12,6 +12,7 @@ const GIT_LONG: &[&str] = &[
     "--exec",
     "--exec-path",
     "--ext-diff",
+    "--extcmd",
     "--open-files-in-pager",
     "--output",
     "--output-directory",
@@ -38,6 +39,34 @@ const RG_LONG: &[&str] = &["--hostname-bin", "--pre", "--pre-glob", "--search-zi
 const GIT_ELSEWHERE: &[&str] =
     &["-C", "--attr-source", "--bare", "--git-dir", "--namespace", "--super-prefix", "--work-tree"];
 
+/// Subcommands of git whose purpose is to run what they are given, or what settings name, each with
+/// the word behind it that makes it so. A list must name them; `git` alone does not mean them.
+const GIT_RUNNERS: &[&[&str]] = &[
+    &["bisect", "run"],
+    &["citool"],
+    &["daemon"],
+    &["difftool"],
+    &["filter-branch"],
+    &["for-each-repo"],
+    &["gui"],
+    &["hook", "run"],
+    &["instaweb"],
+    &["mergetool"],
+    &["remote-ext"],
+    &["send-email"],
+    &["shell"],
+    &["submodule", "foreach"],
+    &["web--browse"],
+];
+
+/// Options by which git looks into the working tree of a submodule, whose own configuration may name
+/// programs, with the values that make it do so. The empty value stands for any.
+const GIT_INTO_SUBMODULES: &[(&str, &[&str])] = &[
+    ("--ignore-submodules", &["none", "untracked"]),
+    ("--recurse-submodules", &[""]),
+    ("--submodule", &["diff"]),
+];
+
 /// Options of find that run a program, or write or remove a file (find(1)).
 const FIND: &[&str] =
     &["-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"];
@@ -45,15 +74,36 @@ const FIND: &[&str] =
 /// Says whether every command of a line is within the allowed word lists.
 pub(super) fn all_within(commands: &[Vec<String>], allowed: &BTreeSet<Vec<String>>) -> bool {
     let runs = |names: &[&str]| {
-        commands.iter().any(|words| {
-            words
-                .first()
-                .is_some_and(|first| names.contains(&first.rsplit('/').next().unwrap_or(first)))
+        let is_one = |words: &&Vec<String>| words.first().is_some_and(|w| names.contains(&base(w)));
+        commands.iter().filter(is_one).count()
+    };
+    // What git may be asked to run is looked at in the directory where the line starts, and before
+    // it starts.
+    let moves = runs(&["git"]) > 0 && runs(&["cd", "pushd", "popd"]) > 0;
+    let configures = |words: &Vec<String>| {
+        words.split_first().is_some_and(|(program, arguments)| {
+            base(program) == "git"
+                && subcommand(arguments).is_some_and(|(name, _)| name == "config")
         })
     };
-    // What git may be asked to run is looked at in the directory where the line starts.
-    let moves = runs(&["git"]) && runs(&["cd", "pushd", "popd"]);
-    !commands.is_empty() && !moves && commands.iter().all(|words| within(words, allowed))
+    let changes = runs(&["git"]) > 1 && commands.iter().any(configures);
+    !commands.is_empty()
+        && !moves
+        && !changes
+        && commands.iter().all(|words| within(words, allowed))
+}
+
+/// Returns a program's name without the directories in front.
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Returns git's subcommand and what stands behind it. Options in front of it that take a value of
+/// their own are refused, so the first word that is no option is it.
+fn subcommand(arguments: &[String]) -> Option<(&str, &[String])> {
+    let at = arguments.iter().position(|word| !word.starts_with('-'))?;
+    let (name, rest) = arguments.get(at..)?.split_first()?;
+    Some((name, rest))
 }
 
 /// Says whether every command begins with an allowed word list, whatever its options are.
@@ -69,14 +119,40 @@ fn within<'a>(words: &[String], allowed: impl IntoIterator<Item = &'a Vec<String
     if program.contains('=') {
         return false;
     }
-    allowed.into_iter().any(|list| words.starts_with(list))
-        && match program.rsplit('/').next().unwrap_or(program) {
+    let runner = if base(program) == "git" { runner(arguments) } else { None };
+    let names = |list: &Vec<String>| {
+        runner.unwrap_or_default().iter().all(|word| list.iter().any(|known| known == word))
+    };
+    allowed.into_iter().any(|list| words.starts_with(list) && names(list))
+        && match base(program) {
             "git" => !runs_programs_in_git(arguments),
             "rg" => !arguments.iter().any(|word| runs_programs_in_rg(word)),
             "find" => !arguments.iter().any(|word| FIND.contains(&word.as_str())),
             "sort" => !arguments.iter().any(|word| runs_programs_in_sort(word)),
             _ => true,
         }
+}
+
+/// Returns the entry of [`GIT_RUNNERS`] that git's arguments begin with.
+fn runner(arguments: &[String]) -> Option<&'static [&'static str]> {
+    let (name, rest) = subcommand(arguments)?;
+    GIT_RUNNERS.iter().copied().find(|runner| {
+        runner.split_first().is_some_and(|(first, more)| {
+            *first == name && more.iter().all(|word| rest.iter().any(|given| given == word))
+        })
+    })
+}
+
+/// Says whether an option is one of [`GIT_INTO_SUBMODULES`], however it is abbreviated.
+fn goes_into_submodules(word: &str, arguments: &[String]) -> bool {
+    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    let is_clone = subcommand(arguments).is_some_and(|(name, _)| name == "clone");
+    // What a clone has just made holds no settings of somebody else's.
+    !is_clone
+        && name.len() > 2
+        && GIT_INTO_SUBMODULES.iter().any(|(long, values)| {
+            long.starts_with(name) && values.iter().any(|v| v.is_empty() || *v == value)
+        })
 }
 
 fn runs_programs_in_git(arguments: &[String]) -> bool {
@@ -88,7 +164,8 @@ fn runs_programs_in_git(arguments: &[String]) -> bool {
             if name.starts_with("--") {
                 // The shortest abbreviation that could still mean a listed option: one letter and
                 // up.
-                return name.len() > 2 && GIT_LONG.iter().any(|long| long.starts_with(name));
+                return goes_into_submodules(word, arguments)
+                    || name.len() > 2 && GIT_LONG.iter().any(|long| long.starts_with(name));
             }
             // `-c key=value` (also glued), `-O[pager]`, `-o file`, `-x command`.
             word.starts_with("-c")
@@ -165,6 +242,8 @@ mod tests {
         let lists: BTreeSet<Vec<String>> = split("git ; cd ; ls").into_iter().collect();
         let all = |line: &str| all_within(&split(line), &lists);
         assert!(!all("cd sub ; git log") && !all("git log ; cd sub"));
+        assert!(!all("git config alias.x !y ; git x"), "it would run under the new settings");
+        assert!(all("git config a.b c ; ls"), "control");
         assert!(all("cd sub ; ls") && all("git log ; ls"), "control: each by itself is fine");
         assert!(!all_within(&[], &lists));
     }
@@ -189,6 +268,17 @@ mod tests {
             "git archive -oy HEAD",
             "git format-patch -oy HEAD",
             "git -p log",
+            "git difftool --extcmd=touch",
+            "git diff --submodule=diff",
+            "git log -p --submod=diff",
+            "git status --ignore-submodules=none",
+            "git diff --ignore-s=untracked",
+            "git fetch --recurse-submodules",
+            "git bisect run touch x",
+            "git --no-pager submodule --quiet foreach touch",
+            "git filter-branch --tree-filter x",
+            "git remote-ext a b",
+            "git difftool -t ../../x",
         ] {
             assert!(!check(line, &["git"]), "{line}");
         }
@@ -198,6 +288,18 @@ mod tests {
             assert!(!check(line, &["git"]), "{line}");
         }
         assert!(check("git log -C", &["git"]), "control: behind the subcommand it means copies");
+        for line in [
+            "git diff --submodule=log",
+            "git diff --submodule",
+            "git status --ignore-submodules=dirty",
+            "git clone --recurse-submodules x",
+            "git bisect good",
+            "git submodule status",
+        ] {
+            assert!(check(line, &["git"]), "control: {line}");
+        }
+        assert!(check("git bisect run make", &["git bisect run"]), "control: it is named");
+        assert!(check("git difftool x", &["git", "git difftool"]), "control: it is named");
         assert!(check("git diff --stat", &["git"]) && check("git log --oneline -n 3", &["git"]));
         for line in
             ["git log -p", "git show -p x", "git add -u", "git grep -n x", "git rebase -i x"]

@@ -153,6 +153,7 @@ mod jail_tests;
 pub mod jobs;
 mod lines;
 pub mod memory;
+mod pattern;
 mod read;
 pub mod result;
 mod scope;

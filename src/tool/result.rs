@@ -12,11 +12,12 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use grep_matcher::Matcher as _;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::RegexMatcher;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments, cut, target::blocking,
+    Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments, cut, pattern,
+    target::blocking,
 };
 use crate::{
     authority::{Atom, Grant, Request},
@@ -291,12 +292,11 @@ impl Tool for ReadResult {
         arguments.known(&["handle", "start", "lines", "pattern"])?;
         let matcher = match arguments.optional_text("pattern")?.filter(|text| !text.is_empty()) {
             None => None,
-            Some(pattern) => Some(RegexMatcherBuilder::new().build(&pattern).map_err(|error| {
-                format!(
-                    "`pattern` is no regular expression that can be used: {}",
-                    error.to_string().trim()
-                )
-            })?),
+            Some(wanted) => Some(
+                pattern::builder()
+                    .build(&wanted)
+                    .map_err(|error| pattern::refused(&error.to_string()))?,
+            ),
         };
         Ok(Box::new(Page {
             handle: arguments.text("handle")?.trim().trim_matches('`').to_owned(),

@@ -15,7 +15,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use grep_matcher::{LineTerminator, Matcher as _};
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_regex::RegexMatcher;
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink as Hits, SinkContext, SinkMatch,
 };
@@ -28,6 +28,7 @@ use super::{
     arguments::Arguments,
     cut,
     glob::Glob,
+    pattern,
     scope::{Scope, Walked, names},
     target::{Stoppable, blocking},
 };
@@ -90,16 +91,16 @@ impl Tool for Search {
     ) -> Result<Box<dyn Invocation>, String> {
         let arguments = Arguments::new(arguments);
         arguments.known(&["pattern", "path", "glob", "context", "ignore_case"])?;
-        let pattern = arguments.text("pattern")?;
-        if pattern.is_empty() {
+        let wanted = arguments.text("pattern")?;
+        if wanted.is_empty() {
             return Err("`pattern` is empty and would match every line; read shows files".into());
         }
-        let matcher = RegexMatcherBuilder::new()
+        let matcher = pattern::builder()
             .case_insensitive(arguments.flag("ignore_case")?)
             .multi_line(true)
             .crlf(true)
-            .build(&pattern)
-            .map_err(|error| bad_pattern(&pattern, &error.to_string()))?;
+            .build(&wanted)
+            .map_err(|error| bad_pattern(&wanted, &error.to_string()))?;
         let glob = match arguments.optional_text("glob")?.filter(|glob| !glob.is_empty()) {
             None => None,
             Some(glob) => Some(Glob::of_files(&glob, "glob")?),
@@ -115,19 +116,15 @@ impl Tool for Search {
 }
 
 /// Returns a sentence for a pattern that cannot be used, with the place and a way out.
-fn bad_pattern(pattern: &str, error: &str) -> String {
+fn bad_pattern(wanted: &str, error: &str) -> String {
     let mut escaped = String::new();
-    for c in pattern.chars() {
+    for c in wanted.chars() {
         if r"\.+*?()|[]{}^$#&-~".contains(c) && c != '-' && c != '&' && c != '~' && c != '#' {
             escaped.push('\\');
         }
         escaped.push(c);
     }
-    format!(
-        "`pattern` is no regular expression that can be used: {}\n\
-         to look for that very text, give `{escaped}`",
-        error.trim()
-    )
+    format!("{}\nto look for that very text, give `{escaped}`", pattern::refused(error))
 }
 
 struct Call {

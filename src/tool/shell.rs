@@ -251,7 +251,8 @@ impl Call {
             remove.extend(git::REMOVED.iter().map(OsString::from));
             let runs_git = |words: &Vec<String>| words.first().is_some_and(|first| is_git(first));
             if self.parsed.iter().flatten().any(runs_git) {
-                set.extend(git::neutral(grant, &cwd, &inherited).await?);
+                let neutral = git::neutral(grant, &cwd, &inherited, &set, &remove).await?;
+                set.extend(neutral);
             }
         }
         Ok(Command {
@@ -350,10 +351,11 @@ impl Call {
                 _ => format!("exit status {code}"),
             },
             Ended::Signal(name) => format!("ended by signal {name}"),
-            Ended::TimedOut | Ended::Stopped => format!(
-                "timed out after {} s; all that it started was ended",
-                self.timeout.as_secs()
-            ),
+            Ended::TimedOut | Ended::Stopped => {
+                let all =
+                    if output.left_running { "what could be found of what" } else { "all that" };
+                format!("timed out after {} s; {all} it started was ended", self.timeout.as_secs())
+            }
         };
         if self.shortened {
             let _written = write!(line, "; {} s is the longest `timeout`", self.timeout.as_secs());

@@ -5,7 +5,8 @@
 //! descends from a process that does, or carries the command's tag in the environment that it
 //! started with; the last finds what made a session of its own and lost its parent. At the end of
 //! the run the question is not asked: everything below kli that is in another session than kli's
-//! own goes, and only commands make sessions.
+//! own goes, and only commands make sessions. What was below kli before its first command is left
+//! alone: a script may start a service and then `exec kli`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +25,15 @@ pub(super) const TAG: &str = "KLI_CALL";
 
 /// Pids of commands that are waited for elsewhere: burying them would take their exit status.
 static WAITED_FOR: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Processes below kli from before the first command, as pid and start: a script that replaced
+/// itself by kli had started them, and they are none of kli's business.
+static BEFORE: OnceLock<BTreeSet<(i32, u64)>> = OnceLock::new();
+
+fn before() -> &'static BTreeSet<(i32, u64)> {
+    BEFORE
+        .get_or_init(|| all_below().iter().map(|process| (process.pid, process.started)).collect())
+}
 
 fn waited_for() -> MutexGuard<'static, BTreeSet<i32>> {
     WAITED_FOR.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,6 +59,7 @@ impl Tag {
 pub(super) fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
     static ADOPTS: OnceLock<()> = OnceLock::new();
     ADOPTS.get_or_init(|| {
+        let _known = before();
         // Refused by no kernel since 3.4; without it, orphans are found by nobody here.
         let _adopted = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
@@ -67,11 +78,30 @@ struct Process {
     group: i32,
     session: i32,
     dead: bool,
+    /// When it started, in ticks since the boot.
+    started: u64,
 }
 
-/// Returns the processes below this one, parents before their children.
-#[expect(clippy::disallowed_methods, reason = "host is where /proc is read")]
+/// Returns the processes below this one that commands may have started, parents before their
+/// children.
 fn below() -> Vec<Process> {
+    let before = before();
+    let mut processes = all_below();
+    let mut foreign = BTreeSet::new();
+    processes.retain(|process| {
+        let is_foreign =
+            before.contains(&(process.pid, process.started)) || foreign.contains(&process.parent);
+        if is_foreign {
+            foreign.insert(process.pid);
+        }
+        !is_foreign
+    });
+    processes
+}
+
+/// Returns all processes below this one, parents before their children.
+#[expect(clippy::disallowed_methods, reason = "host is where /proc is read")]
+fn all_below() -> Vec<Process> {
     if !is_own_proc() {
         return Vec::new();
     }
@@ -102,7 +132,10 @@ fn look_at(pid: i32) -> Option<Process> {
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
-    Some(Process { pid, parent, group, session, dead: matches!(state, "Z" | "X" | "x") })
+    // Field 22 of proc_pid_stat(5); four were taken, of which the first was the third.
+    let started = fields.nth(15)?.parse().ok()?;
+    let dead = matches!(state, "Z" | "X" | "x");
+    Some(Process { pid, parent, group, session, dead, started })
 }
 
 /// Returns the own pid and session. The session is 0 when its leader is outside this PID namespace

@@ -17,6 +17,9 @@ struct Match<'a> {
 /// The most lines that a refusal names.
 const MAX_NAMED: usize = 10;
 
+/// The most matches of one change: each is held in memory until the file is written.
+const MAX_MATCHES: usize = 100_000;
+
 /// Returns the splices of one change and a note when it matched only apart from spaces at the ends
 /// of lines.
 pub(super) fn plan(
@@ -39,6 +42,15 @@ pub(super) fn plan(
     }
     if matches.is_empty() {
         return Err(nearest::miss(text, &old, at));
+    }
+    if matches.len() > MAX_MATCHES {
+        return Err(Miss::new(
+            format!(
+                "edits[{at}]: more than {MAX_MATCHES} matches of `old`; give more of the text around \
+                 it, or change the file with a command"
+            ),
+            [],
+        ));
     }
     if matches.len() > 1 && !all {
         let mut lines: Vec<u64> = matches.iter().map(|found| text.line_at(found.start)).collect();
@@ -92,6 +104,7 @@ fn with_endings(text: &Text, found: &Match<'_>, new: &str) -> Vec<u8> {
 
 /// Finds every place where a text stands. With `is_loose`, spaces and tabs before a line ending in
 /// the file are passed over. Where `all` are replaced, a match begins after the one before it ended.
+/// Stops at one more than [`MAX_MATCHES`].
 fn find<'a>(text: &'a Text, old: &str, is_loose: bool, all: bool) -> Vec<Match<'a>> {
     let parts: Vec<&[u8]> = old.split('\n').map(str::as_bytes).collect();
     let first = parts.first().copied().unwrap_or_default();
@@ -99,7 +112,9 @@ fn find<'a>(text: &'a Text, old: &str, is_loose: bool, all: bool) -> Vec<Match<'
     let mut matches = Vec::new();
     let mut start = if text.bytes.starts_with(BOM) { BOM.len() } else { 0 };
     // An empty first part is found at every offset, the end included.
-    while let Some(at) = text.bytes.get(start..).and_then(|rest| finder.find(rest)) {
+    while matches.len() <= MAX_MATCHES
+        && let Some(at) = text.bytes.get(start..).and_then(|rest| finder.find(rest))
+    {
         start = start.saturating_add(at);
         if let Some(found) = match_at(text, start, &parts, is_loose) {
             start = if all { found.end } else { start.saturating_add(1) };

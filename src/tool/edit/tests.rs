@@ -566,3 +566,14 @@ fn other_names_of_an_edited_file_are_said() {
 }
 
 mod laws;
+
+#[test]
+fn a_text_that_stands_everywhere_is_refused_before_memory_is_gone() {
+    let text = refused("a\n".repeat(100_001), &json!([{"old": "a", "new": "b", "all": true}]));
+    assert!(text.contains("more than 100000 matches of `old`"), "{text}");
+    let text = refused("a\n".repeat(100_001), &json!([{"old": "a", "new": "b"}]));
+    assert!(text.contains("more than 100000 matches of `old`"), "{text}");
+    let all = json!([{"old": "a", "new": "b", "all": true}]);
+    let (content, _) = edited("a\n".repeat(100_000), &all);
+    assert!(content == "b\n".repeat(100_000).as_bytes(), "control");
+}

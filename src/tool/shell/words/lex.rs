@@ -195,6 +195,17 @@ impl Reader<'_> {
                     word.text.push(next);
                     self.rest.next();
                 }
+                // Revisions (`HEAD~1`, `v1^`). A tilde is expanded at a word's start and behind `=`
+                // and `:` only; a caret means something in history and behind `[`.
+                '~' | '^'
+                    if !word.quoted
+                        && word.text.ends_with(|c: char| {
+                            c.is_ascii_alphanumeric() || c == '~' || c == '^'
+                        }) =>
+                {
+                    word.text.push(next);
+                    self.rest.next();
+                }
                 // Also letters outside ASCII: some locales count some of them as blanks.
                 _ => return None,
             }

@@ -27,6 +27,10 @@ fn plain_lines_are_read() {
         parse("git commit -m 'a $b `c`' |\n wc || true"),
         words(&[&["git", "commit", "-m", "a $b `c`"], &["wc"], &["true"],])
     );
+    assert_eq!(
+        parse("git diff HEAD~1 v1.0^..HEAD~~^2"),
+        words(&[&["git", "diff", "HEAD~1", "v1.0^..HEAD~~^2"]])
+    );
     assert_eq!(parse("git add ''"), words(&[&["git", "add", ""]]));
 }
 
@@ -100,6 +104,15 @@ fn whatever_the_shell_may_read_otherwise_is_not_read() {
         "[[ a ]]",
         "a !b",
         "a ^b",
+        "a b=~",
+        "a b:~/c",
+        "a ''~",
+        "a b~'c' ~",
+        "test -v 'a[$(b)]'",
+        "test a",
+        "'[' -v 'a[$(b)]' ']'",
+        "/usr/bin/test a",
+        "history -w a",
         "hash -p /x git",
         "%1",
         "%git",
@@ -311,7 +324,7 @@ proptest! {
     fn a_line_that_is_read_runs_exactly_what_was_read(
         parts in proptest::collection::vec(prop_oneof![
             6 => "z[a-c]",
-            2 => "[a-c=.,:+@%_-]{1,3}",
+            2 => "[a-c=.,:+@%_~^-]{1,3}",
             2 => "'[a $`\"\\\\;|&é!*~\n-]{0,4}'",
             2 => "\"[a ';|&é*~#(){}<>\n-]{0,4}\"",
             5 => Just(" ".to_owned()),
