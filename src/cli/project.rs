@@ -98,7 +98,9 @@ impl Project {
             }
         }
         for text in texts {
-            self.add(text, home, &mut found)?;
+            for name in names_in(text) {
+                self.add(name, home, &mut found)?;
+            }
         }
         Ok(found)
     }
@@ -242,6 +244,15 @@ fn strings<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
     }
 }
 
+/// Returns what in a text may name a file: all of it, and each of its words with a slash in it
+/// (`PATH=/app/tools:/usr/bin`, `sh -c '. ./env; exec ./key'`). What a program makes of a word cannot
+/// be told, so a change of more than what it runs may ask again.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    let apart = |c: char| c.is_whitespace() || ":;,=|&<>()'\"`".contains(c);
+    let words = text.split(apart).filter(move |word| word.contains('/') && *word != text);
+    std::iter::once(text).chain(words)
+}
+
 fn digest(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::from("sha256:"), |mut text, byte| {
@@ -253,18 +264,23 @@ fn digest(bytes: &[u8]) -> String {
 
 /// Returns the one notice about a project that says more than it may.
 pub(crate) fn notice(project: &Project, ignored: &[String]) -> Option<String> {
-    const SHOWN: usize = 12;
     if ignored.is_empty() {
         return None;
     }
-    let mut names: Vec<String> =
-        ignored.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    if let Some(more) = ignored.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        names.push(format!("{more} more"));
-    }
+    let names = first_few(ignored.iter().map(|name| format!("`{name}`")).collect());
     Some(format!(
         "the project's settings `{}` also name {}: ignored until you trust the project (`kli trust`)",
         physical(&project.file).display(),
-        names.join(", ")
+        names
     ))
+}
+
+/// Returns the first few of some names, and how many more there are.
+pub(super) fn first_few(mut names: Vec<String>) -> String {
+    const SHOWN: usize = 12;
+    if let Some(more) = names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        names.truncate(SHOWN);
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }
