@@ -795,7 +795,7 @@ fn whoever_trusts_a_project_sees_all_that_it_runs() {
             "keyCommand": ["sh", "-c", &far],
             "headers": { "x-team": "HEADER-CANARY" },
         } },
-        "bash": { "env": { "GIT_TOKEN": "core.fsmonitor-canary", "BASH_ENV": &far } },
+        "bash": { "env": { "GIT_TOKEN": "core.fsmonitor-canary", "BASH_ENV": &far, "TURNED": "a\u{202e}b" } },
         "profiles": { "p": { "settings": { "bash": { "env": { "MY_KEY": "canary-profile" } } } } },
     });
     fs::write(env.work().join(".kli/settings.json"), settings.to_string()).unwrap();
@@ -809,6 +809,7 @@ fn whoever_trusts_a_project_sees_all_that_it_runs() {
         format!("bash.env.BASH_ENV = \"{far}\""),
         "profiles.p.settings.bash.env.MY_KEY = \"canary-profile\"".to_owned(),
         "providers.anthropic.headers = {\"x-team\":\"(hidden)\"}".to_owned(),
+        "bash.env.TURNED = \"a\\u{202e}b\"".to_owned(),
     ] {
         assert!(ran.out.contains(&part), "{part} in {}", ran.out);
     }

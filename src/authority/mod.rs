@@ -24,4 +24,4 @@ pub use list::{Entry, List, ListError, MOST, Reach};
 pub use profile::{BUILT_IN, BuiltIn, built_in};
 pub use report::{Confinement, Report, atom_table};
 pub use subject::{Approval, Approve, Denial, Grant, Narrowing, Request, Rule, Source, Subject};
-pub use words::{distance, shown, visible};
+pub use words::{distance, misleads, shown, visible};

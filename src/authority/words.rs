@@ -6,13 +6,18 @@ use std::fmt::Write as _;
 /// The most characters of a written word that a sentence repeats.
 const MOST: usize = 60;
 
-/// Returns a text with its control characters escaped, and those that hide or turn round what stands
-/// beside them (zero width, direction): one line that looks as it is.
+/// Says whether a character drives what shows it, or hides or turns round what stands beside it (zero
+/// width, direction).
+pub fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Returns a text with what [`misleads`] escaped: one line that looks as it is.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-        if c.is_control() || hides {
+        if misleads(c) {
             // Writing to a string cannot fail.
             let _ = write!(out, "{}", c.escape_unicode());
         } else {

@@ -147,6 +147,7 @@ impl std::fmt::Debug for ProviderSettings {
             .field("kind", &self.kind)
             .field("base_url", &self.base_url)
             .field("key_env", &self.key_env)
+            .field("former_key_env", &self.former_key_env)
             .field("key_file", &self.key_file)
             .field("key_command", &self.key_command.get().and_then(|words| words.first()))
             .field("headers", &self.headers.get().map(|headers| headers.keys().collect::<Vec<_>>()))

@@ -159,7 +159,8 @@ fn a_variable_that_holds_a_key_under_any_name_is_withheld() {
 #[test]
 fn a_key_in_the_name_of_a_tool_behind_escapes_or_in_a_refusal_is_taken_out() {
     let key = unique("sk-odd");
-    let escaped: String = key.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let escaped: Vec<String> = key.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let escaped = escaped.concat();
     let model = FakeModel::strict(vec![
         call("a", &key, &json!({ "path": "x" })),
         Answer::new(message([tool_use(
