@@ -203,7 +203,7 @@ fn broken_settings_are_a_problem_and_not_its_end() {
     report.has("settings", "ok", &[]);
 
     env.settings("{\"profile\": \"reviw\"}");
-    doctor(&env).has("settings.user", "problem", &["`reviw`"]);
+    doctor(&env).has("settings", "problem", &["`reviw`", "did you mean `review`?"]);
 
     env.settings("{\"bash\": {\"timeout\": \"2h\", \"maxTimeout\": \"1h\"}}");
     doctor(&env).has("settings", "problem", &["`bash.timeout`", "`bash.maxTimeout`"]);
