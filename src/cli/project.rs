@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    os::unix::fs::MetadataExt as _,
     path::{Component, Path, PathBuf},
 };
 
@@ -12,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     config::{self, Layer, Parsed, Paths, Scope, Settings, keys},
-    host::{files, state},
+    host::{examine, files, state},
 };
 
 use super::{error::CliError, setup::physical, trust};
@@ -33,20 +32,9 @@ pub(crate) struct Project {
     bytes: Option<Vec<u8>>,
 }
 
-/// Returns the nearest directory with a `.git` in it, else the workspace. A directory where anybody
-/// can make files (`/tmp`) is no root of what lies below it.
+/// Returns the nearest directory with a `.git` in it, else the workspace.
 pub(crate) fn root(workspace: &Path) -> PathBuf {
-    for directory in workspace.ancestors() {
-        if directory != workspace
-            && state::metadata(directory).is_ok_and(|meta| meta.mode() & 0o1002 == 0o1002)
-        {
-            break;
-        }
-        if state::metadata(&directory.join(".git")).is_ok() {
-            return directory.to_owned();
-        }
-    }
-    workspace.to_owned()
+    examine::repository(workspace).unwrap_or(workspace).to_owned()
 }
 
 impl Project {
