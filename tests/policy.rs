@@ -607,6 +607,21 @@ fn a_policy_that_cannot_be_read_stops_every_run() {
         );
         refused(&|env, m| m.push(put(env, "{ \"capabilities\": null }", 0o644)), "found null");
         refused(&|env, m| m.push(put(env, "{}", 0o666)), "chmod go-w");
+        // A directory in which others can put another one in its place.
+        for (mode, part) in [(0o777, "chmod go-w"), (0o775, "others than its owner can replace")] {
+            refused(
+                &|env, m| {
+                    let directory = env.home().join("kli");
+                    fs::create_dir(&directory).unwrap();
+                    fs::write(directory.join("policy.json"), "{}").unwrap();
+                    let permissions = fs::Permissions::from_mode(mode);
+                    fs::set_permissions(&directory, permissions).unwrap();
+                    let directory = directory.to_str().unwrap().to_owned();
+                    m.push(["--ro-bind".into(), directory, "/etc/kli".into()]);
+                },
+                part,
+            );
+        }
         refused(
             &|env, m| m.push(put(env, &" ".repeat((1 << 20) + 1), 0o644)),
             "longer than 1048576 bytes",
@@ -636,7 +651,7 @@ fn a_policy_that_cannot_be_read_stops_every_run() {
             },
             "is a FIFO",
         );
-        assert_eq!(checked, 30);
+        assert_eq!(checked, 36);
     });
     assert!(server.requests().is_empty(), "nothing was sent");
     // Control: a policy that can be read stops nothing, and who owns it is said.

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     authority::{Confinement, Report, Subject},
-    message::{Message, Pieces, Redactor},
+    message::{Arguments, Message, Pieces, Redactor, Stop},
     model::{Class, Delta, Model, ModelError, Request, ToolSpec},
     tool::{Context, Tool, inspect::Told},
 };
@@ -407,7 +407,14 @@ impl Screen {
                     Input::Submit(text) | Input::Steer(text) => self.redactor.text(text),
                     Input::Failed(error) => self.redactor.text(&mut error.message),
                     Input::Delta(Delta::Opaque(value)) => self.redactor.value(value),
-                    Input::Delta(Delta::Call { arguments, .. }) => self.redactor.text(arguments),
+                    Input::Delta(Delta::Call { id, name, arguments }) => {
+                        self.redactor.text(id);
+                        self.redactor.text(name);
+                        self.arguments(arguments);
+                    }
+                    Input::Delta(Delta::Done { stop: Stop::Other(word), .. }) => {
+                        self.redactor.text(word);
+                    }
                     Input::Delta(_) | Input::RetryDue | Input::Result(_) | Input::Stop(_) => {}
                 }
                 other
@@ -415,6 +422,19 @@ impl Screen {
         };
         inputs.push(input);
         inputs
+    }
+
+    /// A key is found as well where escapes (`\u0073k-…`) hide it in the text of the arguments: what
+    /// counts is what they say.
+    fn arguments(&self, text: &mut String) {
+        self.redactor.text(text);
+        if let Arguments::Object(map) = Arguments::parse(text) {
+            let mut value = serde_json::Value::Object(map);
+            if self.redactor.finds_in(&value) {
+                self.redactor.value(&mut value);
+                *text = value.to_string();
+            }
+        }
     }
 
     /// What was held back turned out to be the start of no key.

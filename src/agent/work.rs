@@ -160,7 +160,8 @@ impl Bench {
                 let denied = Denied {
                     tool: call.name.clone(),
                     atom: denial.request.atom.to_string(),
-                    detail: denial.sentence(),
+                    // The path is the physical one, which nobody has said yet.
+                    detail: self.redactor.redact(&denial.sentence()).into_owned(),
                 };
                 emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
                 let text = format!("{denial}; nothing was done");

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use super::words::{distance, shown};
+
 /// The name of one capability.
 ///
 /// Names are stable, lower case and separated by `/`. `tools/standard` is a shorthand that is
@@ -267,13 +269,13 @@ impl FromStr for Atom {
                 return Ok(Self::McpTool(server.to_owned(), tool.to_owned()));
             }
         }
+        let lower = name.to_lowercase();
         let nearest = TABLE
             .iter()
-            .map(|row| (strsim::damerau_levenshtein(&name.to_lowercase(), row.name), row.name))
-            .filter(|(distance, _)| *distance <= 4)
+            .filter_map(|row| Some((distance(&lower, row.name, 4)?, row.name)))
             .min()
             .map(|(_, near)| near.to_owned());
-        Err(UnknownAtom { name: name.to_owned(), nearest })
+        Err(UnknownAtom { name: shown(name), nearest })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
-use super::command;
+use super::{command, words::visible};
 
 /// How far an atom reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,11 +167,13 @@ impl fmt::Display for Constraint {
             Self::Any => f.write_str("any"),
             Self::None => f.write_str("none"),
             Self::Under(paths) => {
-                let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+                let paths: Vec<String> =
+                    paths.iter().map(|p| visible(&p.to_string_lossy())).collect();
                 write!(f, "path under {}", paths.join(" or "))
             }
             Self::Commands(lists) => {
-                let lists: Vec<String> = lists.iter().map(|words| words.join(" ")).collect();
+                let lists: Vec<String> =
+                    lists.iter().map(|words| visible(&words.join(" "))).collect();
                 write!(f, "command {}", lists.join(" or "))
             }
             Self::OneOf(values) => {

@@ -10,7 +10,12 @@ use super::{
     constraint::Constraint,
     lattice::Authority,
     subject::Narrowing,
+    words::shown,
 };
+
+/// The most names, paths and commands of one list together: whoever wrote it, meeting it with the
+/// others must take no time that is felt.
+pub const MOST: usize = 1000;
 
 /// A list of capabilities as it was written: paths are not resolved yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +64,11 @@ pub enum ListError {
         /// What is wrong with it.
         what: String,
     },
+    /// More than a run can be held to, each call being compared with all of it.
+    #[error(
+        "a list of capabilities holds at most {MOST} names, paths and commands; name directories, or a whole server (`mcp/SERVER/*`)"
+    )]
+    TooMany,
     /// A constraint of a kind that the atom does not take.
     #[error("`{atom}` takes no `{key}`{}", takes(.atom))]
     Kind {
@@ -98,7 +108,7 @@ impl List {
             }
             other => return Err(ListError::Shape { found: describe(other) }),
         }
-        Ok(Self { entries })
+        Self::bounded(entries)
     }
 
     /// Reads a comma-separated list of names, as a flag gives it. The empty text allows nothing.
@@ -109,6 +119,18 @@ impl List {
         let mut entries = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             add(&mut entries, name, &Reach::Any)?;
+        }
+        Self::bounded(entries)
+    }
+
+    fn bounded(entries: Vec<Entry>) -> Result<Self, ListError> {
+        let size = |entry: &Entry| match &entry.reach {
+            Reach::Any => 1,
+            Reach::Under(paths) => 1 + paths.len(),
+            Reach::Commands(lists) => 1 + lists.len(),
+        };
+        if entries.iter().map(size).sum::<usize>() > MOST {
+            return Err(ListError::TooMany);
         }
         Ok(Self { entries })
     }
@@ -161,7 +183,7 @@ fn add_object(
     let wrong = |what: String| ListError::Object { what };
     if let Some(key) = object.keys().find(|k| !["atom", "under", "commands"].contains(&k.as_str()))
     {
-        return Err(wrong(format!("`{key}` is no key of it")));
+        return Err(wrong(format!("`{}` is no key of it", shown(key))));
     }
     let Some(Value::String(name)) = object.get("atom") else {
         return Err(wrong("`atom` must be a string".to_owned()));
@@ -196,7 +218,7 @@ fn describe(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => format!("`{b}`"),
         Value::Number(n) => format!("the number {n}"),
-        Value::String(s) => format!("the string `{s}`"),
+        Value::String(s) => format!("the string `{}`", shown(s)),
         Value::Array(_) => "an array inside the array".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     }

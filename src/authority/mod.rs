@@ -15,11 +15,13 @@ mod list;
 mod profile;
 mod report;
 mod subject;
+mod words;
 
 pub use atom::{Atom, Row, TABLE, UnknownAtom};
 pub use constraint::{Constraint, Detail};
 pub use lattice::{Authority, Escalation};
-pub use list::{Entry, List, ListError, Reach};
+pub use list::{Entry, List, ListError, MOST, Reach};
 pub use profile::{BUILT_IN, BuiltIn, built_in};
 pub use report::{Confinement, Report, atom_table};
 pub use subject::{Approval, Approve, Denial, Grant, Narrowing, Request, Rule, Source, Subject};
+pub use words::{distance, misleads, shown, visible};

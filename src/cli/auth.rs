@@ -29,6 +29,9 @@ const LONGEST_KEY: usize = 4096;
 /// A sentence that names the repair.
 pub(crate) fn run(command: &AuthCommand, handed: &Handed) -> Result<u8, CliError> {
     let setup = Setup::read(&RunArguments::default())?;
+    for warning in &setup.warnings {
+        terminal::note(&format!("kli: {warning}"));
+    }
     match command {
         AuthCommand::Status { json } => status(&setup, handed, *json),
         AuthCommand::Set { provider } => set(&setup, handed, provider),

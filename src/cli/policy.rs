@@ -67,21 +67,27 @@ fn check_owner(file: &Path, warnings: &mut Vec<String>) -> Result<(), CliError> 
             real.display()
         )));
     }
-    if let Some(directory) = real.parent()
-        && meta(directory)?.mode() & 0o1002 == 0o002
-    {
-        return Err(CliError::config(format!(
-            "everybody can replace the policy `{}`; take that away with `chmod o-w {}`",
-            real.display(),
-            directory.display()
-        )));
+    let mut owner = own.uid();
+    if let Some(directory) = real.parent() {
+        let around = meta(directory)?;
+        let sticky = around.mode() & 0o1000 != 0;
+        if around.mode() & 0o022 != 0 && !sticky {
+            return Err(CliError::config(format!(
+                "others than its owner can replace the policy `{}`; take that away with \
+                 `chmod go-w {}`",
+                real.display(),
+                directory.display()
+            )));
+        }
+        if [0, UNMAPPED].contains(&owner) {
+            owner = around.uid();
+        }
     }
-    if ![0, UNMAPPED].contains(&own.uid()) {
+    if ![0, UNMAPPED].contains(&owner) {
         warnings.push(format!(
-            "the policy `{}` belongs to user {} and not to root: whoever runs as that user can \
-             change it",
+            "the policy `{}`, or the directory that it is in, belongs to user {owner} and not to \
+             root: whoever runs as that user can change it",
             real.display(),
-            own.uid()
         ));
     }
     Ok(())

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    os::unix::fs::MetadataExt as _,
     path::{Component, Path, PathBuf},
 };
 
@@ -12,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     config::{self, Layer, Parsed, Paths, Scope, Settings, keys},
-    host::{files, state},
+    host::{examine, files, state},
 };
 
 use super::{error::CliError, setup::physical, trust};
@@ -33,20 +32,9 @@ pub(crate) struct Project {
     bytes: Option<Vec<u8>>,
 }
 
-/// Returns the nearest directory with a `.git` in it, else the workspace. A directory where anybody
-/// can make files (`/tmp`) is no root of what lies below it.
+/// Returns the nearest directory with a `.git` in it, else the workspace.
 pub(crate) fn root(workspace: &Path) -> PathBuf {
-    for directory in workspace.ancestors() {
-        if directory != workspace
-            && state::metadata(directory).is_ok_and(|meta| meta.mode() & 0o1002 == 0o1002)
-        {
-            break;
-        }
-        if state::metadata(&directory.join(".git")).is_ok() {
-            return directory.to_owned();
-        }
-    }
-    workspace.to_owned()
+    examine::repository(workspace).unwrap_or(workspace).to_owned()
 }
 
 impl Project {
@@ -98,7 +86,9 @@ impl Project {
             }
         }
         for text in texts {
-            self.add(text, home, &mut found)?;
+            for name in names_in(text) {
+                self.add(name, home, &mut found)?;
+            }
         }
         Ok(found)
     }
@@ -242,6 +232,15 @@ fn strings<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
     }
 }
 
+/// Returns what in a text may name a file: all of it, and each of its words with a slash in it
+/// (`PATH=/app/tools:/usr/bin`, `sh -c '. ./env; exec ./key'`). What a program makes of a word cannot
+/// be told, so a change of more than what it runs may ask again.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    let apart = |c: char| c.is_whitespace() || ":;,=|&<>()'\"`".contains(c);
+    let words = text.split(apart).filter(move |word| word.contains('/') && *word != text);
+    std::iter::once(text).chain(words)
+}
+
 fn digest(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::from("sha256:"), |mut text, byte| {
@@ -253,18 +252,23 @@ fn digest(bytes: &[u8]) -> String {
 
 /// Returns the one notice about a project that says more than it may.
 pub(crate) fn notice(project: &Project, ignored: &[String]) -> Option<String> {
-    const SHOWN: usize = 12;
     if ignored.is_empty() {
         return None;
     }
-    let mut names: Vec<String> =
-        ignored.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-    if let Some(more) = ignored.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        names.push(format!("{more} more"));
-    }
+    let names = first_few(ignored.iter().map(|name| format!("`{name}`")).collect());
     Some(format!(
         "the project's settings `{}` also name {}: ignored until you trust the project (`kli trust`)",
         physical(&project.file).display(),
-        names.join(", ")
+        names
     ))
+}
+
+/// Returns the first few of some names, and how many more there are.
+pub(super) fn first_few(mut names: Vec<String>) -> String {
+    const SHOWN: usize = 12;
+    if let Some(more) = names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        names.truncate(SHOWN);
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }

@@ -18,8 +18,9 @@ use crate::{
 };
 
 use super::{
-    args::{ExportFormat, SessionsCommand},
+    args::{ExportFormat, RunArguments, SessionsCommand},
     error::{CliError, FAILED},
+    setup::Setup,
     terminal,
 };
 
@@ -46,7 +47,16 @@ pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let place = Place { store: Store::new(paths.state()), workspace };
     match command {
-        SessionsCommand::List { json, all } => place.list(*json, *all)?,
+        SessionsCommand::List { json, all } => {
+            place.list(*json, *all)?;
+            // What the project around here would say more is said here as everywhere; settings that
+            // cannot be read are not needed for a list.
+            if let Ok(setup) = Setup::read(&RunArguments::default()) {
+                for warning in &setup.warnings {
+                    terminal::note(&format!("kli: {warning}"));
+                }
+            }
+        }
         SessionsCommand::Show { id } => show::run(&place, id)?,
         SessionsCommand::Export { id, format: ExportFormat::Markdown } => {
             export::markdown(&place, id)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     agent,
-    authority::{Confinement, Source, Subject},
+    authority::{Confinement, Source, Subject, distance},
     config::{
         self, Effective, Flags, Forbidden, Layer, Layers, ModelName, Paths, Provider, Scope,
         Settings, Switches, names,
@@ -195,21 +195,25 @@ impl Setup {
             self.settings.deny_tools.iter().map(|(source, names)| (source.to_string(), names));
         let mut found = Vec::new();
         for (source, names) in lists.chain(policies) {
+            let mut strange = Vec::new();
             // Tools of MCP servers are named `server__tool`.
             for name in names.iter().filter(|name| !name.contains("__")) {
                 if !known.contains(&name.as_str()) {
                     let near = known
                         .iter()
-                        .map(|tool| (strsim::damerau_levenshtein(name, tool), tool))
-                        .filter(|(distance, _)| *distance <= 2)
-                        .min();
-                    let near = near
-                        .map_or_else(String::new, |(_, tool)| format!("; did you mean `{tool}`?"));
-                    found.push(format!(
-                        "`denyTools` of {source} names `{name}`, which is no tool of this version{near}"
-                    ));
+                        .filter_map(|tool| Some((distance(name, tool, 2)?, tool)))
+                        .min()
+                        .map_or_else(String::new, |(_, tool)| format!(" (did you mean `{tool}`?)"));
+                    strange.push(format!("`{name}`{near}"));
                 }
             }
+            let what = match strange.len() {
+                0 => continue,
+                1 => "which is no tool of this version",
+                _ => "which are no tools of this version",
+            };
+            let names = project::first_few(strange);
+            found.push(format!("`denyTools` of {source} names {names}, {what}"));
         }
         self.warnings.extend(found);
         self

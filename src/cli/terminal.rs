@@ -16,7 +16,7 @@ use std::{
 
 use tokio::{io::Interest, net::unix::pipe, sync::watch};
 
-use crate::agent::Backlog;
+use crate::{agent::Backlog, authority::misleads};
 
 /// The most bytes of a prompt that are read from standard input.
 const PROMPT_LIMIT: u64 = 10 * 1024 * 1024;
@@ -203,11 +203,12 @@ pub(crate) fn read_prompt() -> Result<String, String> {
     })
 }
 
-/// Returns a text as one line: line breaks and other control characters are escaped, so that what a
-/// model wrote cannot pass for a line of kli's.
+/// Returns a text as one line: line breaks and other control characters are escaped, and those that
+/// hide others or turn them round, so that what a model or a project wrote cannot pass for anything
+/// else.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
-        if c.is_control() {
+        if misleads(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);

@@ -19,7 +19,7 @@ use crate::{
 use super::{
     args::RunArguments,
     error::CliError,
-    project::Project,
+    project::{Project, first_few},
     setup::{Setup, physical, read_small},
     terminal,
 };
@@ -139,11 +139,12 @@ fn add(paths: &Paths, directory: &Path, home: Option<&Path>) -> Result<u8, CliEr
     Ok(0)
 }
 
-/// Returns what a project's settings would set, a line each, without what may be secret.
+/// Returns what a project's settings would set, a line each, whole: whoever trusts it must see the
+/// command that it brings, to its end. Only the values of headers are left out.
 fn in_words(project: &Project, settings: &Settings) -> Result<Vec<String>, CliError> {
     let mut lines = Vec::new();
-    for shown in settings.shown() {
-        let value: String = shown.value.to_string().chars().take(200).collect();
+    for shown in settings.shown_whole() {
+        let value = &shown.value;
         // What it sets; what may be written there is not asked here.
         let about = shown.row.about.split([';', ',', '(', ':']).next().unwrap_or_default();
         lines.push(if about.starts_with('`') {
@@ -152,10 +153,16 @@ fn in_words(project: &Project, settings: &Settings) -> Result<Vec<String>, CliEr
             format!("{} = {value}  ({})", shown.key, about.trim_end())
         });
     }
-    for name in project.parse(Scope::Project)?.ignored {
-        if keys::find(keys::SETTINGS, &name).is_none_or(|row| row.shape == keys::Shape::Later) {
-            lines.push(format!("{name}  (not part of this version)"));
-        }
+    let without_meaning: Vec<String> = project
+        .parse(Scope::Project)?
+        .ignored
+        .into_iter()
+        .filter(|name| {
+            keys::find(keys::SETTINGS, name).is_none_or(|row| row.shape == keys::Shape::Later)
+        })
+        .collect();
+    if !without_meaning.is_empty() {
+        lines.push(format!("{}  (not part of this version)", first_few(without_meaning)));
     }
     Ok(lines)
 }

@@ -105,6 +105,14 @@ pub enum Problem {
         /// What to do instead.
         repair: &'static str,
     },
+    /// A longer array than a run can be held to.
+    #[error("the array has {count} entries, at most {most} are read")]
+    TooMany {
+        /// Its length.
+        count: usize,
+        /// The bound.
+        most: usize,
+    },
     /// An empty array where at least one value is needed.
     #[error("the array is empty; name at least one, or leave the key out")]
     Empty,
@@ -136,6 +144,8 @@ pub enum About {
     Unknown,
     /// Its meaning comes with a later version.
     Later,
+    /// It is the first of those that are not named any more.
+    More,
     /// The original kli knew it; what takes its place.
     Former(&'static str),
 }
@@ -143,6 +153,9 @@ pub enum About {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.about, self.nearest) {
+            (About::More, _) => {
+                write!(f, "{}: this key and others after it are ignored as well", self.place)
+            }
             (About::Later, _) => write!(f, "{}: not part of this version, ignored", self.place),
             (About::Former(instead), _) => {
                 write!(f, "{}: a key of the original kli, ignored; now it is {instead}", self.place)

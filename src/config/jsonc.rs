@@ -19,6 +19,12 @@ use super::{
     values::{self, ValueError},
 };
 
+/// The most warnings about one file.
+const MOST_WARNINGS: usize = 50;
+
+/// What is to be said about a key that is not read: the nearest known one, and why.
+pub(super) type Said = (Option<&'static str>, About);
+
 /// A settings file's text and name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'a> {
@@ -193,10 +199,22 @@ impl<'a> Node<'a> {
         for member in self.members()? {
             match member.judge(table, parent)? {
                 None => found.push(member),
-                Some(warning) => warnings.push(warning),
+                Some(said) => member.warn(said, warnings),
             }
         }
         Ok(found)
+    }
+
+    /// Adds what is to be said about this key, while that is not too much to read. The place is
+    /// looked for only then: it costs as much as the file is long.
+    pub(super) fn warn(&self, (nearest, about): Said, warnings: &mut Vec<Warning>) {
+        let (nearest, about) = match warnings.len() {
+            0..MOST_WARNINGS => (nearest, about),
+            MOST_WARNINGS => (None, About::More),
+            _ => return,
+        };
+        let place = self.text.place(self.key_at, &self.key);
+        warnings.push(Warning { place, nearest, about });
     }
 
     /// Returns what is to be said about this key; `None` for one that is read.
@@ -204,10 +222,8 @@ impl<'a> Node<'a> {
         &self,
         table: &'static [Key],
         parent: &str,
-    ) -> Result<Option<Warning>, ConfigError> {
-        let warning = |nearest, about| {
-            Ok(Some(Warning { place: self.text.place(self.key_at, &self.key), nearest, about }))
-        };
+    ) -> Result<Option<Said>, ConfigError> {
+        let warning = |nearest, about| Ok(Some((nearest, about)));
         let rows = keys::below(table, parent);
         if let Some(row) = rows.iter().find(|row| row.leaf() == self.name) {
             let later = row.shape == keys::Shape::Later;

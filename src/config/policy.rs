@@ -9,7 +9,7 @@ use super::{
     keys,
     layers::Layer,
     provider::Provider,
-    settings::{Budgets, capabilities},
+    settings::{Budgets, capabilities, deny_tools},
     values::{self, ModelName, ValueError},
 };
 
@@ -133,7 +133,7 @@ impl Policy {
             match node.name() {
                 "$schema" => node.string(|_| Ok(()))?,
                 "capabilities" => policy.capabilities = Some(capabilities(&node)?),
-                "denyTools" => policy.deny_tools = node.strings(values::name)?,
+                "denyTools" => policy.deny_tools = deny_tools(&node)?,
                 "approve" => policy.approve = node.string(values::approve)?,
                 "budgets" => {
                     policy.budgets =

@@ -1,6 +1,8 @@
 //! `providers.NAME`: how to reach one provider, as written and as a run uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::authority::distance;
 
 use super::{
     error::{ConfigError, Warning},
@@ -124,6 +126,8 @@ pub struct ProviderSettings {
     pub base_url: Setting<String>,
     /// The environment variable that holds its key.
     pub key_env: Setting<String>,
+    /// The variables that weaker layers named in the place of `key_env`.
+    pub former_key_env: BTreeSet<String>,
     /// The file that holds its key, absolute or from `~/`.
     pub key_file: Setting<String>,
     /// The command that prints its key: the program and its arguments, run in no shell.
@@ -143,6 +147,7 @@ impl std::fmt::Debug for ProviderSettings {
             .field("kind", &self.kind)
             .field("base_url", &self.base_url)
             .field("key_env", &self.key_env)
+            .field("former_key_env", &self.former_key_env)
             .field("key_file", &self.key_file)
             .field("key_command", &self.key_command.get().and_then(|words| words.first()))
             .field("headers", &self.headers.get().map(|headers| headers.keys().collect::<Vec<_>>()))
@@ -298,7 +303,13 @@ impl ProviderSettings {
             let before = models.remove(&name).unwrap_or_default();
             models.insert(name, later.over(before));
         }
+        let mut former_key_env = self.former_key_env;
+        former_key_env.extend(earlier.former_key_env);
+        if self.key_env.get().is_some() {
+            former_key_env.extend(earlier.key_env.get().cloned());
+        }
         Self {
+            former_key_env,
             kind: self.kind.over(earlier.kind),
             base_url: self.base_url.over(earlier.base_url),
             key_env: self.key_env.over(earlier.key_env),
@@ -443,22 +454,30 @@ impl Settings {
     }
 
     /// Returns every environment variable whose value is secret: the built-in ones and those that a
-    /// provider names. They are taken out of kli's own environment at start.
+    /// provider names, in whatever layer or profile, as a name that another layer replaces still
+    /// holds a key. They are taken out of kli's own environment at start.
     pub fn secret_variables(&self) -> Vec<String> {
-        let named = self.providers.values().filter_map(|provider| provider.key_env.get().cloned());
-        let mut all: Vec<String> =
-            names::SECRET.iter().map(|name| (*name).to_owned()).chain(named).collect();
-        all.sort();
-        all.dedup();
-        all
+        let mut all: BTreeSet<String> =
+            names::SECRET.iter().map(|name| (*name).to_owned()).collect();
+        self.collect_secret_variables(&mut all);
+        all.into_iter().collect()
+    }
+
+    fn collect_secret_variables(&self, all: &mut BTreeSet<String>) {
+        for provider in self.providers.values() {
+            all.extend(provider.key_env.get().cloned());
+            all.extend(provider.former_key_env.iter().cloned());
+        }
+        for profile in self.profiles.values().filter_map(Setting::get) {
+            profile.settings.collect_secret_variables(all);
+        }
     }
 
     fn unknown(&self, name: &str) -> ProviderError {
         let known = self.provider_names();
         let nearest = known
             .iter()
-            .map(|known| (strsim::damerau_levenshtein(name, known), known))
-            .filter(|(distance, _)| *distance <= 3)
+            .filter_map(|known| Some((distance(name, known, 3)?, known)))
             .min_by_key(|(distance, _)| *distance)
             .map(|(_, known)| known.clone());
         ProviderError::Unknown { name: values::shown(name), nearest, known }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::authority::{Approve, List, Source};
+use crate::authority::{Approve, List, MOST, Source};
 
 use super::{
     error::{About, ConfigError, Problem, Warning},
@@ -235,7 +235,7 @@ impl Reader<'_> {
                     settings.capabilities.push((self.source.clone(), capabilities(&node)?));
                 }
                 "denyTools" => {
-                    settings.deny_tools.push((self.source.clone(), node.strings(values::name)?));
+                    settings.deny_tools.push((self.source.clone(), deny_tools(&node)?));
                 }
                 "providers" => {
                     for entry in node.members()? {
@@ -289,11 +289,9 @@ impl Reader<'_> {
         match said {
             None => Ok(true),
             // Display keys of a later version are no news to whoever shares a project.
-            Some(warning) if self.scope == Scope::Project && warning.about == About::Later => {
-                Ok(false)
-            }
-            Some(warning) => {
-                self.warnings.push(warning);
+            Some((_, About::Later)) if self.scope == Scope::Project => Ok(false),
+            Some(said) => {
+                node.warn(said, self.warnings);
                 Ok(false)
             }
         }
@@ -383,6 +381,15 @@ impl Budgets {
         }
         Ok(budgets)
     }
+}
+
+/// Reads names of tools, no more than a list of capabilities holds.
+pub(super) fn deny_tools(node: &Node<'_>) -> Result<Vec<String>, ConfigError> {
+    let names = node.strings(values::name)?;
+    if names.len() > MOST {
+        return Err(node.error(Problem::TooMany { count: names.len(), most: MOST }));
+    }
+    Ok(names)
 }
 
 pub(super) fn capabilities(node: &Node<'_>) -> Result<List, ConfigError> {

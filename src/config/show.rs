@@ -30,12 +30,17 @@ pub struct Shown {
     pub layer: Option<String>,
 }
 
-struct Collector(Vec<Shown>);
+struct Collector {
+    all: Vec<Shown>,
+    /// Whether what may be secret by its look is shown: the values of `bash.env`, and the words of a
+    /// `keyCommand`.
+    whole: bool,
+}
 
 impl Collector {
     fn put(&mut self, row: &str, key: String, value: Value, layer: Option<String>) {
         if let Some(row) = keys::find(keys::SETTINGS, row) {
-            self.0.push(Shown { row, key, value, layer });
+            self.all.push(Shown { row, key, value, layer });
         }
     }
 
@@ -60,7 +65,18 @@ impl Settings {
     /// Returns the values that are set, in the order of the table; lists that meet come once for
     /// each layer.
     pub fn shown(&self) -> Vec<Shown> {
-        let mut all = Collector(Vec::new());
+        self.collect(false)
+    }
+
+    /// Returns the same for settings that a person is asked to trust, with what [`Settings::shown`]
+    /// hides because it may be a secret of that person's: whatever runs commands, or steers them.
+    /// Values of headers stay hidden.
+    pub fn shown_whole(&self) -> Vec<Shown> {
+        self.collect(true)
+    }
+
+    fn collect(&self, whole: bool) -> Vec<Shown> {
+        let mut all = Collector { all: Vec::new(), whole };
         match (self.alias.get(), self.alias.layer(), self.model.get()) {
             (Some(alias), Some(layer), model) => {
                 let value = match model {
@@ -98,7 +114,7 @@ impl Settings {
                 all.named(&row("extends"), key("extends"), profile, |_| json!(extends));
             }
             all.named(&row("approve"), key("approve"), profile, |_| json!(inner.approve.name()));
-            for shown in inner.settings.shown() {
+            for shown in inner.settings.collect(whole) {
                 let key = key(&format!("settings.{}", shown.key));
                 all.named(&row("settings"), key, profile, |_| shown.value.clone());
             }
@@ -108,8 +124,9 @@ impl Settings {
         all.set("bash.timeout", &self.bash.timeout, time);
         all.set("bash.maxTimeout", &self.bash.max_timeout, time);
         for (name, value) in &self.bash.env {
-            let shown =
-                |text: &String| json!(if may_be_secret(name, text) { HIDDEN } else { text });
+            let shown = |text: &String| {
+                json!(if !whole && may_be_secret(name, text) { HIDDEN } else { text })
+            };
             all.named("bash.env", format!("bash.env.{name}"), value, shown);
         }
         all.set("bash.passEnv", &self.bash.pass_env, |names| json!(names));
@@ -118,7 +135,7 @@ impl Settings {
         all.set("budgets.time", &self.budgets.time, time);
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
         all.set("log", &self.log, |file| json!(file));
-        all.0
+        all.all
     }
 
     /// Returns every effective value: those that are set, and the defaults of the others.
@@ -171,6 +188,7 @@ impl Policy {
 }
 
 fn provider_values(all: &mut Collector, name: &str, provider: &ProviderSettings) {
+    let whole = all.whole;
     let key = |leaf: &str| format!("providers.{name}.{leaf}");
     let row = |leaf: &str| format!("providers.NAME.{leaf}");
     let text = |text: &String| json!(text);
@@ -183,8 +201,8 @@ fn provider_values(all: &mut Collector, name: &str, provider: &ProviderSettings)
     });
     // The program only: an argument may be what people should not read.
     all.named(&row("keyCommand"), key("keyCommand"), &provider.key_command, |words| {
-        let rest = words.iter().skip(1).map(|_| HIDDEN.to_owned());
-        json!(words.iter().take(1).cloned().chain(rest).collect::<Vec<_>>())
+        let word = |(at, word)| if whole || at == 0 { word } else { HIDDEN };
+        json!(words.iter().map(String::as_str).enumerate().map(word).collect::<Vec<_>>())
     });
     for (model, settings) in &provider.models {
         let key = |leaf: &str| key(&format!("models.{model}.{leaf}"));

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::authority::{Approve, BUILT_IN};
+use crate::authority::{Approve, BUILT_IN, distance};
+
+pub(super) use crate::authority::shown;
+
+/// The longest name of an alias, a profile, a provider or a tool, in bytes.
+pub(super) const LONGEST: usize = 128;
 
 /// A value of the right type that is not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,7 +21,7 @@ pub enum ValueError {
         text: String,
     },
     /// A name that no alias, profile or tool can have.
-    #[error("`{text}` cannot be a name; use letters, digits, `-`, `_` and `.`")]
+    #[error("`{text}` cannot be a name; use at most {LONGEST} letters, digits, `-`, `_` and `.`")]
     Name {
         /// What was written.
         text: String,
@@ -50,7 +55,9 @@ pub enum ValueError {
         nearest: Option<&'static str>,
     },
     /// A provider's name that could not be written as `PROVIDER/MODEL`.
-    #[error("`{text}` cannot name a provider; use letters, digits, `-`, `_` and `.`")]
+    #[error(
+        "`{text}` cannot name a provider; use at most {LONGEST} letters, digits, `-`, `_` and `.`"
+    )]
     ProviderName {
         /// What was written.
         text: String,
@@ -140,22 +147,6 @@ impl std::str::FromStr for ModelName {
     }
 }
 
-/// Returns a text as an error shows it: control characters escaped, cut at 60 characters.
-pub(super) fn shown(text: &str) -> String {
-    const MOST: usize = 60;
-    let mut out = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count == MOST {
-            out.push('…');
-            break;
-        }
-        // Direction and format characters could hide what was written as well as control ones.
-        let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-        if c.is_control() || hides { out.extend(c.escape_unicode()) } else { out.push(c) }
-    }
-    out
-}
-
 /// Returns the known name nearest to what was written, when it is near enough to be meant.
 pub(super) fn nearest(
     text: &str,
@@ -164,18 +155,21 @@ pub(super) fn nearest(
     let lower = text.to_lowercase();
     known
         .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&lower, &name.to_lowercase()), name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(3))
+        .filter_map(|name| Some((distance(&lower, &name.to_lowercase(), near(name))?, name)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// Returns how far from a name a text may be that means it.
+fn near(name: &str) -> usize {
+    name.len().div_ceil(3).min(3)
 }
 
 /// Returns the name nearest to what was written, of names that are not fixed.
 pub(super) fn nearest_of(text: &str, known: &[String]) -> Option<String> {
     known
         .iter()
-        .map(|name| (strsim::damerau_levenshtein(text, name), name))
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3).min(3))
+        .filter_map(|name| Some((distance(text, name, near(name))?, name)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name.clone())
 }
@@ -242,7 +236,7 @@ pub(super) fn environment_value(text: &str) -> Result<String, ValueError> {
 
 pub(super) fn provider_name(text: &str) -> Result<(), ValueError> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if text.is_empty() || !text.chars().all(fine) {
+    if text.is_empty() || text.len() > LONGEST || !text.chars().all(fine) {
         return Err(ValueError::ProviderName { text: shown(text) });
     }
     Ok(())

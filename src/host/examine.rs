@@ -170,9 +170,12 @@ pub fn is_dead_link(path: &Path) -> bool {
 }
 
 /// Returns the nearest directory from `start` upwards that has a `.git`, a directory or a file. A
-/// directory where anybody can make files (`/tmp`) is no repository of what lies below it.
+/// sticky directory where anybody can make files (`/tmp`) is no repository of what lies below it.
+/// (Where anybody can also put other directories in the place of those below, as on a file system
+/// without modes, there is nothing to hold apart.)
 pub fn repository(start: &Path) -> Option<&Path> {
-    let anybodys = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o002 != 0);
+    let anybodys =
+        |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o1002 == 0o1002);
     start
         .ancestors()
         .take_while(|directory| *directory == start || !anybodys(directory))

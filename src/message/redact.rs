@@ -98,24 +98,48 @@ impl Redactor {
         }
     }
 
+    /// Says whether a value stands in a string of a JSON value, names included.
+    pub fn finds_in(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.finds(text.as_bytes()),
+            Value::Array(items) => items.iter().any(|item| self.finds_in(item)),
+            Value::Object(map) => {
+                map.iter().any(|(name, item)| self.finds(name.as_bytes()) || self.finds_in(item))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+
     /// Replaces the values in a message.
     pub fn message(&self, message: &mut Message) {
         for block in &mut message.blocks {
             match block {
                 Block::Text { text } => self.text(text),
                 Block::Opaque { value, .. } => self.value(value),
-                Block::Call(call) => match &mut call.arguments {
-                    Arguments::Object(map) => {
-                        let mut value = Value::Object(std::mem::take(map));
-                        self.value(&mut value);
-                        if let Value::Object(clean) = value {
-                            *map = clean;
-                        }
-                    }
-                    Arguments::Malformed(text) => self.text(text),
-                },
-                Block::Result(result) => self.text(&mut result.text),
+                Block::Call(call) => {
+                    self.text(&mut call.id);
+                    self.text(&mut call.name);
+                    self.arguments(&mut call.arguments);
+                }
+                Block::Result(result) => {
+                    self.text(&mut result.call);
+                    self.text(&mut result.text);
+                }
             }
+        }
+    }
+
+    /// Replaces the values in the arguments of a call.
+    pub fn arguments(&self, arguments: &mut Arguments) {
+        match arguments {
+            Arguments::Object(map) => {
+                let mut value = Value::Object(std::mem::take(map));
+                self.value(&mut value);
+                if let Value::Object(clean) = value {
+                    *map = clean;
+                }
+            }
+            Arguments::Malformed(text) => self.text(text),
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::{
-    fake_model::{Answer, FakeModel, message, text},
+    fake_model::{Answer, FakeModel, message, text, tool_use},
     harness::{Env, Ran},
 };
 
@@ -154,4 +154,40 @@ fn a_variable_that_holds_a_key_under_any_name_is_withheld() {
     let env = Env::new().at(&model.base_url()).var("COPY", &key);
     env.kli(&["-p", "look"]).exits(0);
     assert!(results(&model.bodies()[1])[0].1.contains(&format!("COPY={key}")));
+}
+
+#[test]
+fn a_key_in_the_name_of_a_tool_behind_escapes_or_in_a_refusal_is_taken_out() {
+    let key = unique("sk-odd");
+    let escaped: Vec<String> = key.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let escaped = escaped.concat();
+    let model = FakeModel::strict(vec![
+        call("a", &key, &json!({ "path": "x" })),
+        Answer::new(message([tool_use(
+            "b",
+            "bash",
+            &format!("{{\"command\":\"echo {escaped} >said\"}}"),
+        )])),
+        call("c", "write", &json!({ "path": "link", "content": "x" })),
+        says("done"),
+    ]);
+    let env = Env::new().at(&model.base_url()).var("ANTHROPIC_API_KEY", &key);
+    let target = env.work().join(&key);
+    fs::write(&target, "kept").unwrap();
+    std::os::unix::fs::symlink(&target, env.work().join("link")).unwrap();
+    env.settings(
+        &json!({ "capabilities": [
+            "process/exec", "file/read", { "atom": "file/write", "under": ["sub"] },
+        ] })
+        .to_string(),
+    );
+    let ran = env.kli(&["-p", "hi", "--output-format", "stream-json", "--log", "log"]);
+    ran.exits(3);
+    nowhere(&env, &model, &ran, &key);
+    assert!(!fs::read_to_string(env.work().join("log")).unwrap().contains(&key));
+    // What is written down is what was done, and the refusal names what was asked for.
+    assert_eq!(fs::read_to_string(env.work().join("said")).unwrap(), "…\n");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    assert!(ran.out.contains("\"denied\":[{\"tool\":\"write\",\"atom\":\"file/write\""), "{ran:?}");
+    assert!(ran.out.contains("there is no tool `…`"), "control: {ran:?}");
 }

@@ -132,7 +132,10 @@ fn every_error_names_file_line_column_and_key() {
         ("{ \"model\": \"/x\" }", "`/x` names no model"),
         ("{ \"model\": \"a/\" }", "`a/` names no model"),
         ("{ \"model\": \"a/b c\" }", "`a/b c` names no model"),
-        ("{ \"profile\": \"read only\" }", "`profile`: `read only` cannot be a name; use letters"),
+        (
+            "{ \"profile\": \"read only\" }",
+            "`profile`: `read only` cannot be a name; use at most 128 letters",
+        ),
         ("{ \"models\": { \"a b\": \"x/y\" } }", "`models.a b`: `a b` cannot be a name"),
         ("{ \"models\": { \"a\": [] } }", "`models.a`: the array is empty; name at least one"),
         ("{ \"models\": { \"a\": \"b\" } }", "`models.a`: `b` names no model"),
