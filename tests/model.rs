@@ -546,3 +546,16 @@ fn a_packed_answer_is_said_to_be_one() {
         assert_eq!(asked(wire, answer().header("content-encoding", "identity")).1, None, "control");
     }
 }
+
+#[test]
+fn a_name_of_this_machine_leads_there_whatever_a_name_server_says() {
+    for wire in Wire::ALL {
+        let answer = || Answer::new(wire.answer([text("hi")]));
+        let fake = FakeModel::start(vec![answer(), answer()]);
+        for name in ["localhost", "no-server-knows-this.localhost"] {
+            let url = fake.url(wire).replace("127.0.0.1", name);
+            assert_eq!(ask(&*open(&options(wire, &url)).unwrap()).1, None, "{name}");
+        }
+        assert_eq!(fake.left(), 0);
+    }
+}

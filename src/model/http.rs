@@ -6,7 +6,14 @@
 
 mod address;
 
-use std::{error::Error as _, fmt, path::Path, sync::Arc, time::Duration};
+use std::{
+    error::Error as _,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use reqwest::{
     Client, Response, Url,
@@ -447,6 +454,11 @@ fn client(url: &Url, local: bool, socket: Option<&Path>) -> Result<Client, Strin
     }
     if local {
         builder = builder.no_proxy();
+        // Nobody is asked where a name of this machine leads: RFC 6761, section 6.3.
+        if let Some(name) = url.domain() {
+            let here = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+            builder = builder.resolve_to_addrs(name, &here.map(|ip| SocketAddr::new(ip, 0)));
+        }
     }
     if let Some(socket) = socket {
         builder = builder.unix_socket(socket);
