@@ -306,3 +306,12 @@ fn each_shell_gets_its_own_completions() {
     env.kli(&["completion", "tcsh"]).exits(2).says("bash, fish, zsh");
     env.kli(&["completion"]).exits(2).says("SHELL");
 }
+
+#[test]
+fn the_way_to_the_directory_may_lead_up() {
+    let env = Env::new();
+    fs::create_dir(env.work().join("sub")).unwrap();
+    let mut command = env.command(&["generate", "../share"]);
+    assert!(command.current_dir(env.work().join("sub")).status().unwrap().success());
+    assert_eq!(tree(&env.work().join("share")), generated(&Env::new()));
+}

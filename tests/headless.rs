@@ -299,6 +299,45 @@ fn a_log_that_cannot_be_is_refused_and_one_that_breaks_stops_nothing() {
 }
 
 #[test]
+fn a_log_takes_the_place_of_no_session_and_of_no_stream() {
+    let server = FakeModel::start((0..9).map(|_| says("done")).collect());
+    let env = Env::new().at(&server.base_url());
+    env.kli(&["-p", "the first"]).exits(0);
+    let session = env.sessions().pop().unwrap();
+    let (path, before) = (session.to_str().unwrap(), fs::read(&session).unwrap());
+    fs::hard_link(&session, env.work().join("second-name")).unwrap();
+    for name in [path, "second-name"] {
+        let ran = env.kli(&["-p", "hi", "--continue", "--log", name]);
+        ran.exits(2).says("the log cannot be written").says("is a session");
+    }
+    assert_eq!(fs::read(&session).unwrap(), before, "nothing is lost");
+    for name in ["out", "err"] {
+        let file = fs::File::create(env.work().join(name)).unwrap();
+        let mut command = env.command(&["-p", "hi", "--log", name]);
+        if name == "out" {
+            command.stdout(file)
+        } else {
+            command.stderr(file)
+        };
+        assert_eq!(command.output().unwrap().status.code(), Some(2), "{name}");
+    }
+    assert!(fs::read_to_string(env.work().join("err")).unwrap().contains("goes there already"));
+    // Control: beside them, and by a way that leads up.
+    fs::create_dir(env.work().join("sub")).unwrap();
+    let out = fs::File::create(env.work().join("out")).unwrap();
+    let mut command = env.command(&["-p", "hi", "--log", "sub/../log"]);
+    assert_eq!(command.stdout(out).output().unwrap().status.code(), Some(0));
+    assert_eq!(fs::read_to_string(env.work().join("out")).unwrap(), "done\n");
+    checked(&fs::read_to_string(env.work().join("log")).unwrap());
+    // A second run with the same log empties it; what the first still writes stays whole lines.
+    let mut running = env.command(&["-p", "hi", "--log", "log"]).spawn().unwrap();
+    env.kli(&["-p", "hi", "--log", "log"]).exits(0);
+    running.wait().unwrap();
+    let log = fs::read_to_string(env.work().join("log")).unwrap();
+    assert!(log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
+}
+
+#[test]
 fn timings_are_told_when_they_are_asked_for() {
     let server =
         FakeModel::strict(vec![bash("sleep 0.3"), says("done").delay(Duration::from_millis(200))]);

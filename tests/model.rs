@@ -521,3 +521,41 @@ fn an_answer_without_end_is_broken_off() {
         assert_eq!(asked(wire, long(2)).1, None, "control");
     }
 }
+
+#[test]
+fn half_a_character_in_a_piece_costs_no_answer() {
+    for wire in Wire::ALL {
+        let stream = wire.answer([text("one @ three")]);
+        let answer = |escape: &str| Answer::new(stream.replace('@', escape));
+        let (deltas, error) = asked(wire, answer("\\ud83d"));
+        let first = joined(&deltas).into_iter().next();
+        assert_eq!((error, first), (None, Some(Delta::Text("one \u{fffd} three".into()))));
+        let (deltas, error) = asked(wire, answer("\\ud83d\\ude00"));
+        let first = joined(&deltas).into_iter().next();
+        assert_eq!((error, first), (None, Some(Delta::Text("one 😀 three".into()))));
+    }
+}
+
+#[test]
+fn a_packed_answer_is_said_to_be_one() {
+    for wire in Wire::ALL {
+        let answer = || Answer::new(wire.answer([text("hi")]));
+        let error = failed(wire, answer().header("content-encoding", "gzip"));
+        assert_eq!(error.class, Class::Fatal);
+        assert!(error.message.contains("sent its answer as `gzip`"), "{error}");
+        assert_eq!(asked(wire, answer().header("content-encoding", "identity")).1, None, "control");
+    }
+}
+
+#[test]
+fn a_name_of_this_machine_leads_there_whatever_a_name_server_says() {
+    for wire in Wire::ALL {
+        let answer = || Answer::new(wire.answer([text("hi")]));
+        let fake = FakeModel::start(vec![answer(), answer()]);
+        for name in ["localhost", "no-server-knows-this.localhost"] {
+            let url = fake.url(wire).replace("127.0.0.1", name);
+            assert_eq!(ask(&*open(&options(wire, &url)).unwrap()).1, None, "{name}");
+        }
+        assert_eq!(fake.left(), 0);
+    }
+}

@@ -5,7 +5,11 @@
 //! of events can be tested. Invariants: an action that records comes before the action that takes
 //! effect; every recorded call gets exactly one recorded result, in the order of the calls.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+    time::Duration,
+};
 
 use crate::{
     message::{Arguments, Block, Message, Role, Stop, ToolCall, ToolResult, Usage},
@@ -130,6 +134,7 @@ pub struct Turn {
     budgets: Budgets,
     retry: Retry,
     history: Vec<Message>,
+    used: Used,
     state: State,
     steering: Vec<String>,
     turns: u64,
@@ -149,6 +154,7 @@ impl Turn {
             model,
             budgets,
             retry,
+            used: Used::of(&history),
             history,
             state: State::Idle,
             steering: Vec::new(),
@@ -257,7 +263,7 @@ impl Turn {
             }
             Delta::Call { id, name, arguments } => {
                 let arguments = Arguments::parse(&arguments);
-                let id = unused(id, &self.history, blocks);
+                let id = self.used.take(id);
                 blocks.push(Block::Call(ToolCall { id, name, arguments }));
             }
             Delta::Done { stop, usage } => {
@@ -549,21 +555,34 @@ impl Turn {
     }
 }
 
-/// Returns a call's identifier, with a number behind it when the conversation has it already: some
-/// servers count anew in every answer, and a history in which one stands twice is refused.
-fn unused(id: String, history: &[Message], blocks: &[Block]) -> String {
-    let id = if id.is_empty() { "call".to_owned() } else { id };
-    let is_used = |id: &str| {
-        let in_answer = blocks.iter().any(|b| matches!(b, Block::Call(call) if call.id == id));
-        in_answer || history.iter().flat_map(Message::calls).any(|call| call.id == id)
-    };
-    let mut unused = id.clone();
-    let mut number = 1_u64;
-    while is_used(&unused) {
-        number += 1;
-        unused = format!("{id}_{number}");
+/// The identifiers of calls that a conversation has, each with the last number that was put behind it.
+#[derive(Debug, Default)]
+struct Used(HashMap<String, u64>);
+
+impl Used {
+    fn of(history: &[Message]) -> Self {
+        Self(history.iter().flat_map(Message::calls).map(|call| (call.id.clone(), 1)).collect())
     }
-    unused
+
+    /// Returns a call's identifier, with a number behind it when the conversation has it already:
+    /// some servers count anew in every answer, and a history in which one stands twice is refused.
+    fn take(&mut self, id: String) -> String {
+        let id = if id.is_empty() { "call".to_owned() } else { id };
+        let Some(mut number) = self.0.get(&id).copied() else {
+            self.0.insert(id.clone(), 1);
+            return id;
+        };
+        let unused = loop {
+            number = number.saturating_add(1);
+            let unused = format!("{id}_{number}");
+            if !self.0.contains_key(&unused) {
+                break unused;
+            }
+        };
+        self.0.insert(id, number);
+        self.0.insert(unused.clone(), 1);
+        unused
+    }
 }
 
 fn internal(message: impl Into<String>) -> Fault {

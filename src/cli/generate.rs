@@ -13,7 +13,7 @@ use clap::Command;
 
 use crate::{
     authority::Grant,
-    host::{environment, state},
+    host::{environment, files, state},
 };
 
 use super::{admin, args::Shell, completion, error::CliError, terminal};
@@ -26,9 +26,11 @@ use super::{admin, args::Shell, completion, error::CliError, terminal};
 pub(crate) fn run(directory: &Path) -> Result<u8, CliError> {
     let here = environment::current_directory()
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
-    let root = here.join(directory);
+    // The way there may lead up, or over links.
+    let root = files::resolve(&here.join(directory), &here, None)
+        .map_err(|error| CliError::config(error.sentence()))?;
     let grant = Grant::own_state(&root);
-    for (path, text) in files() {
+    for (path, text) in all() {
         state::publish(&grant, &root.join(&path), text.as_bytes())
             .map_err(|error| CliError::config(error.sentence()))?;
         terminal::out(&format!("{}\n", path.display()));
@@ -37,7 +39,7 @@ pub(crate) fn run(directory: &Path) -> Result<u8, CliError> {
 }
 
 /// Returns every file: its place below the directory, and its text.
-fn files() -> Vec<(PathBuf, String)> {
+fn all() -> Vec<(PathBuf, String)> {
     let (kli, admin) = (completion::visible(), admin::visible());
     let mut files = Vec::new();
     man::pages(&built(kli.clone()), &mut files);

@@ -5,7 +5,7 @@ mod prompt;
 use std::{
     ffi::OsString,
     fs::File,
-    io::Write as _,
+    io::{Read as _, Write as _},
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -26,10 +26,12 @@ use crate::{
     host::{
         self, Host,
         confinement::{self, Signs},
+        files,
         secrets::Handed,
         state,
     },
     message::Redactor,
+    session,
     tool::{self, BashOptions, Context},
 };
 
@@ -56,6 +58,8 @@ const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 pub(super) const BASH_TIMEOUT: Duration = Duration::from_mins(2);
 /// The most that a call may ask for when the settings do not say.
 pub(super) const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
+/// What is said while a session is read for long.
+const OPENING: &str = "the session is still being read; an interrupt ends that";
 /// How long a reader has for the result when a signal has ended the run.
 const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 
@@ -129,15 +133,20 @@ fn run_in(
     // to mend the other first. A session that is to be gone on with is found before its prompt is
     // waited for.
     prompt::check_argument(run)?;
-    let wanted = run.continue_latest || run.resume.is_some();
-    let resumed = wanted.then(|| journal::open(run, setup)).transpose()?;
+    let wish = journal::Wish::new(run, setup);
+    let resumed = if wish.continues() {
+        let wish = wish.clone();
+        let opening = signals.attend(OPENING, move || journal::open(&wish));
+        match runtime.block_on(opening)? {
+            Ok(opened) => Some(opened?),
+            Err(code) => return Ok(end_early(runtime, front, &mut signals, code)),
+        }
+    } else {
+        None
+    };
     let (prompt, reading) = match prompt::read(runtime, &mut signals, run)? {
         Prompt::Text(text, reading) => (text, reading),
-        Prompt::Interrupted(code) => {
-            let summary = print::interrupted(code);
-            front.result(&summary);
-            return Ok(runtime.block_on(deliver(front, &mut signals, &summary)));
-        }
+        Prompt::Interrupted(code) => return Ok(end_early(runtime, front, &mut signals, code)),
     };
     let subject = Arc::new(setup.subject());
     setup.check_start()?;
@@ -145,11 +154,7 @@ fn run_in(
     let opened = open_model(setup, &mut keys);
     let redactor = keys.redactor();
     let model = match (opened, keys.interrupted()) {
-        (_, Some(code)) => {
-            let summary = print::interrupted(code);
-            front.result(&summary);
-            return Ok(runtime.block_on(deliver(front, &mut signals, &summary)));
-        }
+        (_, Some(code)) => return Ok(end_early(runtime, front, &mut signals, code)),
         (opened, None) => opened?,
     };
     let model_name = model.name().to_owned();
@@ -175,7 +180,7 @@ fn run_in(
     });
     let begun = match resumed {
         Some(resumed) => resumed,
-        None => journal::open(run, setup)?,
+        None => journal::open(&wish)?,
     };
     front.line(&Line::Init {
         schema: SCHEMA,
@@ -226,6 +231,13 @@ fn run_in(
     })
 }
 
+/// Ends a run that a signal ended before the model was asked.
+fn end_early(runtime: &Runtime, front: &mut Front, signals: &mut Signals, code: u8) -> u8 {
+    let summary = print::interrupted(code);
+    front.result(&summary);
+    runtime.block_on(deliver(front, signals, &summary))
+}
+
 /// Waits until the result is written, and returns the exit code. A reader may take its time; once a
 /// signal has come it has two seconds.
 async fn deliver(front: &Front, signals: &mut Signals, summary: &Summary) -> u8 {
@@ -257,15 +269,33 @@ fn authority(report: &Report) -> serde_json::Map<String, serde_json::Value> {
 fn open_log(file: &Path) -> Result<(String, File), CliError> {
     let here = host::environment::current_directory()
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
-    let path = here.join(file);
-    let opened = state::create_log(&Grant::own_state(&path), &path).map_err(|error| {
-        let hint = if error.sentence().contains("read-only file system") {
+    let refused = |reason: &str| {
+        let hint = if reason.contains("read-only file system") {
             "inside the sandbox the workspace, `/tmp` and kli's state directory can be written"
         } else {
-            "`--log` and the setting `log` take a regular file, or a FIFO that is being read"
+            "`--log` takes a regular file, or a FIFO that is being read; so does the setting `log`"
         };
-        CliError::config(format!("the log cannot be written: {}", error.sentence())).hint(hint)
-    })?;
+        CliError::config(format!("the log cannot be written: {reason}")).hint(hint)
+    };
+    // The way to it may lead up, or over links; it is none itself.
+    let spelled = here.join(file);
+    let path = match (spelled.parent(), spelled.file_name()) {
+        (Some(directory), Some(name)) => files::resolve(directory, &here, None)
+            .map_err(|error| refused(&error.sentence()))?
+            .join(name),
+        _ => files::resolve(&spelled, &here, None).map_err(|error| refused(&error.sentence()))?,
+    };
+    // Opening empties it. What cannot be read here may still be written.
+    let mut start = Vec::new();
+    let begins = state::open_read(&path).map(|file| file.take(64).read_to_end(&mut start));
+    if matches!(begins, Ok(Ok(_))) && start.starts_with(session::BEGINNING) {
+        let path = path.display();
+        return Err(refused(&format!(
+            "`{path}` is a session, which a log would take the place of"
+        )));
+    }
+    let opened = state::create_log(&Grant::own_state(&path), &path)
+        .map_err(|error| refused(&error.sentence()))?;
     Ok((file.display().to_string(), opened))
 }
 

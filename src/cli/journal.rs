@@ -1,5 +1,7 @@
 //! The session of a run: found or begun, and written through the agent's journal.
 
+use std::path::PathBuf;
+
 use crate::{
     agent::{Journal, Outcome, Record},
     message::Message,
@@ -20,19 +22,46 @@ pub(crate) struct Started {
     pub(crate) notices: Vec<String>,
 }
 
-/// Begins or opens the session that the flags ask for.
+/// The session that the flags and the settings ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    is_kept: bool,
+    continues: bool,
+    resume: Option<String>,
+    state: Option<PathBuf>,
+    workspace: PathBuf,
+}
+
+impl Wish {
+    pub(crate) fn new(run: &RunArguments, setup: &Setup) -> Self {
+        let continues = run.continue_latest || run.resume.is_some();
+        Self {
+            is_kept: !run.no_session && (continues || setup.settings.session.or(true)),
+            continues,
+            resume: run.resume.clone(),
+            state: setup.paths.as_ref().map(|paths| paths.state().to_owned()),
+            workspace: setup.workspace.clone(),
+        }
+    }
+
+    /// Says whether one that is there is asked for. To open it can take long: it is read whole.
+    pub(crate) fn continues(&self) -> bool {
+        self.continues
+    }
+}
+
+/// Begins or opens a session.
 ///
 /// # Errors
 /// For a session that is asked for and cannot be opened. One that cannot be *begun* (a read-only
 /// state directory) does not stop the run; it is said.
-pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliError> {
+pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
     let nothing = |notices| Started { id: None, history: Vec::new(), journal: None, notices };
-    let wanted = run.continue_latest || run.resume.is_some();
-    if run.no_session || !(wanted || setup.settings.session.or(true)) {
+    if !wish.is_kept {
         return Ok(nothing(Vec::new()));
     }
-    let Some(paths) = &setup.paths else {
-        if wanted {
+    let Some(state) = &wish.state else {
+        if wish.continues {
             return Err(CliError::config(
                 "no home directory is known, so there are no sessions; set HOME to an absolute path",
             ));
@@ -42,16 +71,16 @@ pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliErro
                 .to_owned(),
         ]));
     };
-    let store = Store::new(paths.state());
+    let store = Store::new(state);
     let config = |error: crate::session::SessionError| CliError::config(error.to_string());
-    let found = match &run.resume {
-        Some(id) => Some(store.find(&setup.workspace, id).map_err(config)?),
-        None if run.continue_latest => {
-            let latest = store.latest(&setup.workspace).map_err(config)?;
+    let found = match &wish.resume {
+        Some(id) => Some(store.find(&wish.workspace, id).map_err(config)?),
+        None if wish.continues => {
+            let latest = store.latest(&wish.workspace).map_err(config)?;
             Some(latest.ok_or_else(|| {
                 CliError::config(format!(
                     "there is no session of `{}` to go on with",
-                    setup.workspace.display()
+                    wish.workspace.display()
                 ))
                 .hint("leave `--continue` out to begin one")
             })?)
@@ -60,7 +89,7 @@ pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliErro
     };
     if let Some(found) = found {
         let Opened { log, is_kept, messages, notices, .. } =
-            store.open(&setup.workspace, &found).map_err(config)?;
+            store.open(&wish.workspace, &found).map_err(config)?;
         let notices = notices.iter().map(ToString::to_string).collect();
         if !is_kept {
             return Ok(Started { history: messages, ..nothing(notices) });
@@ -72,7 +101,7 @@ pub(crate) fn open(run: &RunArguments, setup: &Setup) -> Result<Started, CliErro
             notices,
         });
     }
-    Ok(match store.create(&setup.workspace) {
+    Ok(match store.create(&wish.workspace) {
         Ok(log) => Started {
             id: Some(log.id().to_owned()),
             history: Vec::new(),

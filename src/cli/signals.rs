@@ -1,8 +1,14 @@
 //! The signals that ask a command to end, as its exit codes.
 
+use std::time::Duration;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::{error::CliError, terminal};
 use crate::host;
+
+/// How long something may take before it is said what is waited for.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The exit code after INT.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -44,6 +50,36 @@ impl Signals {
             () = received(&mut self.interrupt) => INTERRUPTED,
             () = received(&mut self.terminate) => TERMINATED,
             () = received(&mut self.hangup) => TERMINATED,
+        }
+    }
+}
+
+impl Signals {
+    /// Does what may block for long on a thread of its own; the inner error is the exit code of a
+    /// signal that came first, and the thread is left to itself then. When it takes long, `waiting`
+    /// is said.
+    ///
+    /// # Errors
+    /// For a fault of kli's own.
+    pub(crate) async fn attend<T: Send + 'static>(
+        &mut self,
+        waiting: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Result<T, u8>, CliError> {
+        let mut working = tokio::task::spawn_blocking(work);
+        let mut said = false;
+        loop {
+            tokio::select! {
+                biased;
+                code = self.next() => return Ok(Err(code)),
+                done = &mut working => return done.map(Ok).map_err(|error| {
+                    CliError::internal(format!("the run cannot begin: {error}"))
+                }),
+                () = tokio::time::sleep(SILENCE), if !said => {
+                    said = true;
+                    terminal::note(&format!("kli: {waiting}"));
+                }
+            }
         }
     }
 }

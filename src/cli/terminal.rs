@@ -4,7 +4,7 @@
 use std::{
     borrow::Cow,
     io::{self, IsTerminal as _, Read as _, Write as _},
-    os::fd::AsFd as _,
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use tokio::{io::Interest, net::unix::pipe, sync::watch};
 
 use crate::{agent::Backlog, authority::misleads};
@@ -36,7 +40,57 @@ pub(crate) fn out(text: &str) {
 fn write_out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     let text = if stdout.is_terminal() { Cow::Owned(scrub(text)) } else { Cow::Borrowed(text) };
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    stdout.flush()?;
+    write_whole(&stdout, text.as_bytes())
+}
+
+/// Writes all of it. Whoever shares the stream may have made it one that does not block (some runtimes
+/// do so with every pipe); then it is waited for all the same.
+fn write_whole(stream: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(&stream, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                wait_for(&stream, PollFlags::OUT, None)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes to standard error, which may be a pipe that nobody reads: talk is left out then, since it
+/// must not hold up a run, its signals and its time limits.
+fn talk(text: &str) -> io::Result<()> {
+    /// What a pipe that is ready takes at once: `PIPE_BUF`, see pipe(7).
+    const AT_ONCE: usize = 4096;
+    const PATIENCE: Duration = Duration::from_secs(1);
+    static STUCK: AtomicBool = AtomicBool::new(false);
+    // One lock: lines of two threads do not mix.
+    let stderr = io::stderr().lock();
+    for piece in text.as_bytes().chunks(AT_ONCE) {
+        let patience = if STUCK.load(Ordering::Relaxed) { Duration::ZERO } else { PATIENCE };
+        let is_ready = wait_for(&stderr, PollFlags::OUT, Some(patience))?;
+        STUCK.store(!is_ready, Ordering::Relaxed);
+        if !is_ready {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        write_whole(&stderr, piece)?;
+    }
+    Ok(())
+}
+
+/// Waits until a stream can be read or written; false when it takes longer than it may.
+fn wait_for(stream: impl AsFd, what: PollFlags, most: Option<Duration>) -> io::Result<bool> {
+    let most = most.and_then(|most| Timespec::try_from(most).ok());
+    match poll(&mut [PollFd::new(&stream, what)], most.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        // A signal: whoever may wait goes on, anybody else has something better to do.
+        Err(Errno::INTR) => Ok(most.is_none()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn lost(error: &io::Error) {
@@ -55,8 +109,7 @@ pub(crate) fn is_lost() -> bool {
 pub(crate) fn note(line: &str) {
     let mut line = scrub(line);
     line.push('\n');
-    // One write: lines of two threads do not mix.
-    drop(io::stderr().lock().write_all(line.as_bytes()));
+    drop(talk(&line));
 }
 
 /// Text on its way to where someone may read slowly or not at all. A thread of its own writes it,
@@ -170,8 +223,7 @@ pub(crate) async fn reader_is_gone() {
 
 /// Writes a question to standard error, without a line break.
 pub(crate) fn ask(question: &str) {
-    let mut stderr = io::stderr().lock();
-    drop(stderr.write_all(scrub(question).as_bytes()).and_then(|()| stderr.flush()));
+    drop(talk(&scrub(question)));
 }
 
 /// Says whether standard input is a terminal.
@@ -185,11 +237,18 @@ pub(crate) fn input_is_terminal() -> bool {
 /// A sentence, for input that cannot be read, is no text, or is longer than the limit.
 pub(crate) fn read_prompt() -> Result<String, String> {
     let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .take(PROMPT_LIMIT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot read the prompt from standard input: {error}"))?;
+    let mut stdin = io::stdin().lock().take(PROMPT_LIMIT + 1);
+    loop {
+        let read = match stdin.read_to_end(&mut bytes) {
+            // As for what is written: it may have been made not to block.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_for(io::stdin(), PollFlags::IN, None).map(drop)
+            }
+            Err(error) => Err(error),
+            Ok(_) => break,
+        };
+        read.map_err(|error| format!("cannot read the prompt from standard input: {error}"))?;
+    }
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > PROMPT_LIMIT {
         return Err(format!(
             "the prompt on standard input is longer than {} MiB; put it into a file and name the file",

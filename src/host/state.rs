@@ -14,7 +14,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::FileType;
+use rustix::{
+    fs::FileType,
+    stdio::{stderr, stdout},
+};
 
 use super::HostError;
 use crate::authority::Grant;
@@ -96,26 +99,40 @@ pub fn open_append(grant: &Grant, path: &Path) -> Result<Lines, HostError> {
 }
 
 /// Opens a log of one run to write: a new file for the user alone (0600), a regular one that is there
-/// emptied, or a FIFO or device as it is.
+/// emptied, or a FIFO or device as it is. What is written to a file goes to its end, so that lines of
+/// two runs stay whole.
 ///
 /// # Errors
 /// [`HostError::NotGranted`]; [`HostError::Kind`] for a directory and whatever else cannot be
-/// written to; the system's refusal, also for a link (its target may be anybody's) and for a FIFO
-/// without a reader.
+/// written to; [`io::ErrorKind::ResourceBusy`] for the file that standard output or standard error
+/// goes to already, since both would write over each other; the system's refusal, also for a link
+/// (its target may be anybody's) and for a FIFO without a reader.
 pub fn create_log(grant: &Grant, path: &Path) -> Result<File, HostError> {
     granted(grant, path)?;
     let fail = |source| HostError::io("open", path, source);
     let file = OpenOptions::new()
-        .write(true)
+        .append(true)
         .create(true)
-        .truncate(false)
         .mode(0o600)
         .custom_flags(NOT_TO_BE_WAITED_FOR)
         .open(path)
         .map_err(fail)?;
-    let kind = FileType::from_raw_mode(file.metadata().map_err(fail)?.mode());
+    let metadata = file.metadata().map_err(fail)?;
+    let kind = FileType::from_raw_mode(metadata.mode());
     match kind {
-        FileType::RegularFile => file.set_len(0).map_err(fail)?,
+        FileType::RegularFile => {
+            let is_it = |stream| {
+                rustix::fs::fstat(stream).is_ok_and(|stream| {
+                    (stream.st_dev, stream.st_ino) == (metadata.dev(), metadata.ino())
+                })
+            };
+            let streams = [stdout(), stderr()];
+            if streams.into_iter().any(is_it) {
+                let reason = "standard output or standard error goes there already";
+                return Err(fail(io::Error::new(io::ErrorKind::ResourceBusy, reason)));
+            }
+            file.set_len(0).map_err(fail)?;
+        }
         FileType::Fifo | FileType::CharacterDevice => {
             // Opened without waiting; written to with it.
             rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::{
     Class, Delta, ModelError,
+    failure::plain,
     http::{Body, Target},
     sse::{Event, Parser},
 };
@@ -23,6 +24,10 @@ use super::{
 /// The most bytes of events that one answer may have: several times what the longest answers of
 /// models take, and little enough to be held in memory.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
+
+/// The most calls that one answer may have: many times what models ask for at once. Work on calls
+/// takes time with the square of their number.
+pub(super) const MAX_CALLS: usize = 1000;
 
 /// Reads a provider's events.
 pub(super) trait Decoder: Send + 'static {
@@ -84,6 +89,57 @@ pub(super) struct Fault {
     pub(super) what: String,
     /// Whether the event could not be read at all, as half an event cannot.
     pub(super) garbled: bool,
+}
+
+impl Fault {
+    /// The answer has more than [`MAX_CALLS`] calls.
+    pub(super) fn too_many_calls() -> Self {
+        let what = format!("asks for more than {MAX_CALLS} calls in one answer");
+        Self { class: Class::Fatal, what, garbled: false }
+    }
+}
+
+/// Reads the data of an event. Half a character that is escaped (`\ud83d` alone) is no JSON for the
+/// parser, but some servers cut their pieces between the two; it is read as U+FFFD.
+///
+/// # Errors
+/// The start of what is not JSON.
+pub(super) fn json(data: &str) -> Result<Value, Fault> {
+    serde_json::from_str(data)
+        .or_else(|error| serde_json::from_str(&whole_characters(data).ok_or(error)?))
+        .map_err(|_| Fault {
+            class: Class::Retry { after: None },
+            what: format!("sent an event that is not JSON: {}", plain(data, 200)),
+            garbled: true,
+        })
+}
+
+/// Replaces escapes of halves of a character; `None` when there are none.
+fn whole_characters(json: &str) -> Option<String> {
+    // The code unit of an escape right here.
+    let unit = |at: usize| {
+        let digits = json.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let (mut out, mut done, mut at) = (String::new(), 0, 0);
+    while let Some(next) = json.get(at..).and_then(|rest| memchr::memchr(b'\\', rest.as_bytes())) {
+        at += next;
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                out.push_str(json.get(done..at)?);
+                out.push_str("\\ufffd");
+                done = at + 6;
+                6
+            }
+            (Some(_), _) => 6,
+            // Another escape; what is behind the backslash may be one itself.
+            (None, _) => 1 + json.get(at + 1..)?.chars().next().map_or(0, char::len_utf8),
+        };
+        at += length;
+    }
+    out.push_str(json.get(done..)?);
+    (done > 0).then_some(out)
 }
 
 /// Adds to a refusal which option of the user's it names.
@@ -219,5 +275,29 @@ impl<D: Decoder> Answer<D> {
     fn error(&self, Fault { class, what, .. }: Fault) -> ModelError {
         let message = format!("`{}` {}", self.target.host(), self.target.scrub(what));
         ModelError { class, message, network: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::json;
+
+    #[test]
+    fn half_a_character_costs_that_character_and_no_more() {
+        for (data, wanted) in [
+            (r#"["a\ud83d"]"#, json!(["a\u{fffd}"])),
+            (r#"["\ude00b"]"#, json!(["\u{fffd}b"])),
+            (r#"["\ud83d\ud83d\ude00\ud83dx"]"#, json!(["\u{fffd}😀\u{fffd}x"])),
+            (r#"["\\ud83d", "é\ud83d"]"#, json!(["\\ud83d", "é\u{fffd}"])),
+            (r#"["\ud83d\n\u00e9"]"#, json!(["\u{fffd}\né"])),
+            (r#"["\ud83d\ude00"]"#, json!(["😀"])),
+        ] {
+            assert_eq!(json(data).unwrap(), wanted, "{data}");
+        }
+        for data in [r#"["\ud83d"#, r#"["\ud8"]"#, r#"["\"#, "\\ud83d", "é"] {
+            assert!(json(data).unwrap_err().garbled, "{data}");
+        }
     }
 }

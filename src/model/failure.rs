@@ -46,12 +46,7 @@ impl Reply<'_> {
             say(&[" ", reason]);
         }
         if let Some(location) = self.location {
-            say(&[
-                " and points to `",
-                &plain(location, EXCERPT),
-                "`: redirects are not followed, since a key must not travel; write that server as \
-                 the base URL if it is right",
-            ]);
+            say(&[" and points to `", &plain(location, EXCERPT), "`"]);
         }
         let api = ApiError::read(self.body);
         if let Some(api) = &api {
@@ -71,6 +66,12 @@ impl Reply<'_> {
                 empty if empty.is_empty() => say(&[" and no text"]),
                 excerpt => say(&[": ", &excerpt]),
             }
+        }
+        if self.location.is_some() {
+            message.push_str(
+                "; redirects are not followed, since a key must not travel: write that server as \
+                 the base URL if it is right",
+            );
         }
         match self.lost(api.as_ref()) {
             Some(Lost::Model) => message.push_str("; check the model's name"),
@@ -306,7 +307,11 @@ pub(super) fn retry_after(
         text.trim()
             .parse::<f64>()
             .ok()
-            .and_then(|number| Duration::try_from_secs_f64(number.max(0.0) * unit).ok())
+            .filter(|number| !number.is_nan())
+            // What no clock can measure is for ever, and not nothing.
+            .map(|number| {
+                Duration::try_from_secs_f64(number.max(0.0) * unit).unwrap_or(Duration::MAX)
+            })
     };
     if let Some(wish) = milliseconds.and_then(|text| number(text, 0.001)) {
         return Some(wish);

@@ -6,7 +6,14 @@
 
 mod address;
 
-use std::{error::Error as _, fmt, path::Path, sync::Arc, time::Duration};
+use std::{
+    error::Error as _,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use reqwest::{
     Client, Response, Url,
@@ -39,6 +46,9 @@ const WHOLE: usize = 16 * 1024 * 1024;
 /// How long the end of the body is waited for after the answer is complete: long enough for bytes
 /// that are on their way, so that the connection can be used again, and too short to be noticed.
 const DRAIN: Duration = Duration::from_millis(5);
+
+/// A byte order mark.
+const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// One address to post to, with its client and its headers.
 #[derive(Clone)]
@@ -148,6 +158,15 @@ impl Target {
             Err(_) => return Err(self.idle()),
         };
         let mut body = Body { target: self.clone(), response, head: Head::Unseen(Vec::new()) };
+        if let Some(encoding) = body.encoding() {
+            let what =
+                format!("sent its answer as `{encoding}`, though none but plain was asked for");
+            return Err(ModelError {
+                class: Class::Fatal,
+                message: format!("`{}` {what}", self.host),
+                network: false,
+            });
+        }
         if body.response.status() == reqwest::StatusCode::OK {
             return Ok(body);
         }
@@ -222,7 +241,7 @@ impl Body {
         let fed = match &mut self.head {
             Head::Unseen(head) => {
                 head.extend_from_slice(&bytes);
-                let head = std::mem::take(head);
+                let head = without_blanks(std::mem::take(head));
                 match looks_like_events(&head, self.is_declared()) {
                     Some(true) => {
                         self.head = Head::Events;
@@ -297,6 +316,13 @@ impl Body {
         self.header(header::CONTENT_TYPE.as_str())
     }
 
+    /// Returns how the body is packed, for a message; `None` = it is not.
+    fn encoding(&self) -> Option<String> {
+        let encoding = self.header(header::CONTENT_ENCODING.as_str())?.trim();
+        let is_plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+        (!is_plain).then(|| self.target.scrub(plain(encoding, 60)))
+    }
+
     fn header(&self, name: &str) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
@@ -344,7 +370,6 @@ impl Body {
 
 /// Whether a body starts like an event stream; `None` = too short to say.
 fn looks_like_events(head: &[u8], declared: bool) -> Option<bool> {
-    const MARK: &[u8] = "\u{feff}".as_bytes();
     if head.len() < MARK.len() && MARK.starts_with(head) {
         return None;
     }
@@ -358,6 +383,18 @@ fn looks_like_events(head: &[u8], declared: bool) -> Option<bool> {
         return Some(true);
     }
     if fields.iter().any(|field| field.starts_with(head)) { None } else { Some(false) }
+}
+
+/// Drops blank bytes and byte order marks from the start of a body: some gateways send blanks for as
+/// long as they wait.
+fn without_blanks(mut head: Vec<u8>) -> Vec<u8> {
+    let mut rest = head.trim_ascii_start();
+    while let Some(after) = rest.strip_prefix(MARK) {
+        rest = after.trim_ascii_start();
+    }
+    let blanks = head.len().saturating_sub(rest.len());
+    head.drain(..blanks);
+    head
 }
 
 fn is_object(head: &[u8]) -> bool {
@@ -417,6 +454,11 @@ fn client(url: &Url, local: bool, socket: Option<&Path>) -> Result<Client, Strin
     }
     if local {
         builder = builder.no_proxy();
+        // Nobody is asked where a name of this machine leads: RFC 6761, section 6.3.
+        if let Some(name) = url.domain() {
+            let here = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+            builder = builder.resolve_to_addrs(name, &here.map(|ip| SocketAddr::new(ip, 0)));
+        }
     }
     if let Some(socket) = socket {
         builder = builder.unix_socket(socket);
@@ -496,6 +538,17 @@ fn bad_certificate(error: &reqwest::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_before_a_body_are_not_kept() {
+        for (head, wanted) in [
+            ("\n \r\n\t", ""),
+            ("\n\u{feff}\n\u{feff}  data", "data"),
+            ("data: \n\n", "data: \n\n"),
+        ] {
+            assert_eq!(without_blanks(head.into()), wanted.as_bytes());
+        }
+    }
 
     #[test]
     fn an_event_stream_is_told_from_a_page_by_its_first_bytes() {

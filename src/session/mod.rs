@@ -31,6 +31,9 @@ pub use pair::{NO_RESULT, pair};
 pub use store::{Forked, Opened, Store};
 pub use tell::{Damage, Told};
 
+/// How the file of every session begins.
+pub const BEGINNING: &[u8] = br#"{"type":"session","#;
+
 /// Why a session cannot be found, read or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {

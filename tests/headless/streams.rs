@@ -3,9 +3,12 @@
 use std::{
     fs::File,
     io::{BufRead as _, BufReader, Read as _},
+    os::fd::OwnedFd,
     process::{Child, ChildStdout, Command},
     time::Instant,
 };
+
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::*;
 use crate::fake_model::event;
@@ -246,5 +249,84 @@ fn a_signal_during_a_command_ends_all_of_it_and_still_tells_the_result() {
         ran.exits(code);
         assert_eq!(checked(&ran.out).last().unwrap()["outcome"], "interrupted");
         assert!(processes_with(&sleeps).is_empty(), "nothing is left");
+    }
+}
+
+/// A pipe whose ends, once one of them is made so, do not block whoever has them.
+fn pipe(reading: OFlags, writing: OFlags) -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    fcntl_setfl(&reader, reading).unwrap();
+    fcntl_setfl(&writer, writing).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_pipe_that_does_not_block_is_waited_for() {
+    let server = FakeModel::start(vec![long(1), long(1), long(1), says("heard")]);
+    let env = Env::new().at(&server.base_url());
+    for format in ["text", "json", "stream-json"] {
+        let (reader, writer) = pipe(OFlags::empty(), OFlags::NONBLOCK);
+        let mut command = env.command(&["-p", "hi", "--output-format", format]);
+        let mut child = command.stdout(writer).spawn().unwrap();
+        // The command holds the pipe's other end.
+        drop(command);
+        std::thread::sleep(Duration::from_millis(500));
+        let mut out = String::new();
+        File::from(reader).read_to_string(&mut out).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{format}");
+        let pieces = out.matches("0123456789abcdef").count();
+        assert_eq!(pieces, if format == "stream-json" { 2 << 16 } else { 1 << 16 }, "{format}");
+    }
+    let (reader, writer) = pipe(OFlags::NONBLOCK, OFlags::empty());
+    let mut child = env.command(&["-p"]).stdin(reader).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    std::io::Write::write_all(&mut File::from(writer), b"a late prompt").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(server.requests()[3].json()["messages"].to_string().contains("a late prompt"));
+}
+
+#[test]
+fn talk_that_nobody_reads_holds_nothing_up() {
+    let (_unread, writer) = pipe(OFlags::empty(), OFlags::NONBLOCK);
+    while rustix::io::write(&writer, &[b'x'; 4096]).is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    let env = Env::new();
+    let started = Instant::now();
+    let mut child = env
+        .command(&["-p", "hi", "--output-format", "json"])
+        .stderr(writer.try_clone().unwrap())
+        .spawn()
+        .unwrap();
+    let ended = wait_for("the end", || child.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(4), "no key, as in every other run");
+    assert!(started.elapsed() < Duration::from_secs(8));
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert_eq!(checked(&out)[0]["error"]["kind"], "auth");
+}
+
+#[test]
+fn a_session_that_takes_long_to_read_holds_up_no_signal() {
+    let server = FakeModel::start(vec![says("hello")]);
+    let env = Env::new().at(&server.base_url());
+    env.kli(&["-p", "hi"]).exits(0);
+    let session = env.sessions().pop().unwrap();
+    // A confined run can have made one of any size, and that costs it nothing.
+    let endless = session.with_file_name("20270101T000000Z-endless.jsonl");
+    fs::copy(&session, &endless).unwrap();
+    File::options().append(true).open(&endless).unwrap().set_len(1 << 40).unwrap();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut child = env
+            .command(&["-p", "on", "--resume", "endless", "--output-format", "stream-json"])
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(child.try_wait().unwrap().is_none(), "control: it is being read");
+        kill(pid(&child), signal);
+        let ended = wait_for("the end", || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(code));
+        let mut out = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert_eq!(checked(&out)[0]["outcome"], "interrupted");
     }
 }

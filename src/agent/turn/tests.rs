@@ -273,3 +273,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn many_calls_of_one_identifier_are_told_apart_in_no_time() {
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    let start = std::time::Instant::now();
+    for id in std::iter::repeat_n("same", 3000).chain(["same_2", ""]) {
+        turn.step(call(id, "{}"));
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    turn.step(done(Stop::ToolUse));
+    let ids: BTreeSet<&str> = turn.history()[1].calls().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids.len(), 3002, "each has its own");
+    assert!(["same", "same_3000", "same_2_2", "call"].iter().all(|id| ids.contains(id)));
+}

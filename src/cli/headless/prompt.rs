@@ -6,8 +6,8 @@ use tokio::runtime::Runtime;
 
 use super::super::{args::RunArguments, error::CliError, signals::Signals, terminal};
 
-/// How long standard input may be silent before it is said what is waited for.
-const SILENCE: Duration = Duration::from_secs(3);
+/// What is said while standard input gives nothing.
+const WAITING: &str = "waiting for the prompt on standard input, which is still open";
 
 /// What became of the prompt.
 pub(super) enum Prompt {
@@ -45,34 +45,14 @@ pub(super) fn read(
         return Ok(Prompt::Text(text.to_owned(), Duration::ZERO));
     }
     let start = Instant::now();
-    let text = match runtime.block_on(standard_input(signals))? {
-        Ok(text) => text,
+    let text = match runtime.block_on(signals.attend(WAITING, terminal::read_prompt))? {
+        Ok(text) => text.map_err(CliError::config)?,
         Err(code) => return Ok(Prompt::Interrupted(code)),
     };
     // A mark that some editors put before a text and that is no part of it.
     let text = text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned);
     check(&text, run)?;
     Ok(Prompt::Text(text, start.elapsed()))
-}
-
-/// Reads standard input to its end; the inner error is the exit code of a signal that came first.
-async fn standard_input(signals: &mut Signals) -> Result<Result<String, u8>, CliError> {
-    let mut reading = tokio::task::spawn_blocking(terminal::read_prompt);
-    let mut said = false;
-    loop {
-        tokio::select! {
-            biased;
-            code = signals.next() => return Ok(Err(code)),
-            read = &mut reading => return match read {
-                Ok(read) => read.map(Ok).map_err(CliError::config),
-                Err(error) => Err(CliError::internal(format!("cannot read the prompt: {error}"))),
-            },
-            () = tokio::time::sleep(SILENCE), if !said => {
-                said = true;
-                terminal::note("kli: waiting for the prompt on standard input, which is still open");
-            }
-        }
-    }
 }
 
 fn check(text: &str, run: &RunArguments) -> Result<(), CliError> {

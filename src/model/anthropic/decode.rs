@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     message::{Stop, Usage},
     model::{
-        Class, Delta, answer,
-        answer::Fault,
-        failure::{ApiError, plain},
+        Delta,
+        answer::{self, Fault, MAX_CALLS},
+        failure::ApiError,
         sse::Event,
     },
 };
@@ -35,7 +35,7 @@ pub(super) struct Decoder {
     open: BTreeMap<u64, Open>,
     last: u64,
     blocks: u64,
-    calls: bool,
+    calls: usize,
     stop: Option<Stop>,
     usage: Option<Usage>,
     complete: bool,
@@ -48,11 +48,7 @@ impl answer::Decoder for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let mut value: Value = serde_json::from_str(data).map_err(|_| Fault {
-            class: Class::Retry { after: None },
-            what: format!("sent an event that is not JSON: {}", plain(data, 200)),
-            garbled: true,
-        })?;
+        let mut value = answer::json(data)?;
         let kind = value.get("type").and_then(Value::as_str).unwrap_or(&event.name).to_owned();
         let index = value.get("index").and_then(Value::as_u64);
         match kind.as_str() {
@@ -82,7 +78,7 @@ impl answer::Decoder for Decoder {
             // `ping`, and what later versions of the API add.
             _ => {}
         }
-        Ok(())
+        if self.calls > MAX_CALLS { Err(Fault::too_many_calls()) } else { Ok(()) }
     }
 
     fn complete(&self) -> bool {
@@ -114,6 +110,7 @@ impl Decoder {
             },
             _ => Open::Unknown,
         };
+        self.calls = self.calls.saturating_add(usize::from(matches!(open, Open::Call { .. })));
         if let Some(forgotten) = self.open.insert(index, open) {
             self.close(index, forgotten, out);
         }
@@ -160,7 +157,6 @@ impl Decoder {
             )),
             Open::Redacted(block) => out.push(Delta::Opaque(block)),
             Open::Call { id, name, input, partial } => {
-                self.calls = true;
                 let id = if id.is_empty() { self.invent(index) } else { id };
                 let arguments = if partial.is_empty() { whole_input(&input) } else { partial };
                 out.push(Delta::Call { id, name, arguments });
@@ -180,7 +176,7 @@ impl Decoder {
             self.close(index, open, out);
         }
         let stop = self.stop.take();
-        let stop = stop.unwrap_or(if self.calls { Stop::ToolUse } else { Stop::EndTurn });
+        let stop = stop.unwrap_or(if self.calls > 0 { Stop::ToolUse } else { Stop::EndTurn });
         out.push(Delta::Done { stop, usage: self.usage });
         self.complete = true;
     }

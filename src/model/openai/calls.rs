@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::model::Delta;
+use crate::model::{Delta, answer::MAX_CALLS};
 
 /// The calls of an answer so far.
 #[derive(Debug, Default)]
@@ -20,13 +20,44 @@ struct Slot {
     id: String,
     name: String,
     arguments: String,
+    shape: Shape,
+}
+
+/// How far the arguments have come, kept from piece to piece: a look at all of them for each piece
+/// would take hours for an answer of many small ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shape {
+    begun: bool,
+    depth: usize,
+    quoted: bool,
+    escaped: bool,
+}
+
+impl Shape {
+    fn add(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.begun |= !byte.is_ascii_whitespace();
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.quoted => self.escaped = true,
+                b'"' => self.quoted = !self.quoted,
+                b'{' | b'[' if !self.quoted => self.depth = self.depth.saturating_add(1),
+                b'}' | b']' if !self.quoted => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the arguments have begun and are not whole: then more of them is to come.
+    fn is_unfinished(self) -> bool {
+        self.begun && (self.depth > 0 || self.quoted)
+    }
 }
 
 impl Slot {
-    /// Whether the arguments have begun and are not whole: then more of them is to come.
-    fn is_unfinished(&self) -> bool {
-        !self.arguments.trim().is_empty()
-            && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_err()
+    fn push(&mut self, text: &str) {
+        self.arguments.push_str(text);
+        self.shape.add(text);
     }
 }
 
@@ -44,10 +75,18 @@ impl Calls {
         self.slots.is_empty()
     }
 
+    /// Whether there are more than an answer may have; no further one is taken then.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.slots.len() > MAX_CALLS
+    }
+
     /// Takes the `tool_calls` of a chunk.
     pub(super) fn add(&mut self, pieces: &Value) {
         let pieces = pieces.as_array().map(Vec::as_slice).unwrap_or_default();
         for (position, piece) in pieces.iter().enumerate() {
+            if self.are_too_many() {
+                return;
+            }
             let text = |value: Option<&'_ Value>| -> String {
                 value.and_then(Value::as_str).unwrap_or_default().to_owned()
             };
@@ -88,9 +127,12 @@ impl Calls {
         }
         match piece.arguments {
             Value::Null => {}
-            Value::String(text) => slot.arguments.push_str(text),
+            Value::String(text) => slot.push(text),
             Value::Object(map) if *map == Map::new() && !slot.arguments.is_empty() => {}
-            whole => slot.arguments = whole.to_string(),
+            whole => {
+                (slot.arguments, slot.shape) = (String::new(), Shape::default());
+                slot.push(&whole.to_string());
+            }
         }
     }
 
@@ -119,11 +161,11 @@ impl Calls {
             // Not numbered: a name begins a call, unless the one before lacks its name, or has the
             // same and is going on.
             (None, false) if slot.name.is_empty() => other_id,
-            (None, false) => slot.name != piece.name || !slot.is_unfinished(),
+            (None, false) => slot.name != piece.name || !slot.shape.is_unfinished(),
             // An identifier alone begins a call, unless it comes with more of the one before.
             (None, true) => {
                 let goes_on = slot.arguments.is_empty() && piece.has_arguments();
-                !(slot.is_unfinished() || goes_on)
+                !(slot.shape.is_unfinished() || goes_on)
             }
         };
         (!begins).then_some(at)

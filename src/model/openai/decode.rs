@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::{
     message::{Stop, Usage},
     model::{
-        Class, Delta,
+        Delta,
         answer::{self, Fault},
-        failure::{ApiError, plain},
+        failure::ApiError,
         sse::Event,
     },
 };
@@ -49,11 +49,7 @@ impl answer::Decoder for Decoder {
             self.finish(out);
             return Ok(());
         }
-        let value: Value = serde_json::from_str(data).map_err(|_| Fault {
-            class: Class::Retry { after: None },
-            what: format!("sent an event that is not JSON: {}", plain(data, 200)),
-            garbled: true,
-        })?;
+        let value = answer::json(data)?;
         // LM Studio names the event, vLLM the object; others just have the key.
         let is_error = value.get("error").is_some_and(|error| !error.is_null())
             || event.name == "error"
@@ -70,7 +66,7 @@ impl answer::Decoder for Decoder {
         for choice in choices.into_iter().flatten().filter(first) {
             self.choice(choice, out);
         }
-        Ok(())
+        if self.calls.are_too_many() { Err(Fault::too_many_calls()) } else { Ok(()) }
     }
 
     fn complete(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::{
     message::{Stop, Usage},
     model::{
         Class, Delta,
-        answer::{Decoder as _, Fault},
+        answer::{Decoder as _, Fault, MAX_CALLS},
         sse::Event,
     },
 };
@@ -115,4 +115,16 @@ fn what_is_not_json_is_garbled_and_an_error_without_words_is_shown() {
             garbled: false
         }
     );
+}
+
+#[test]
+fn calls_beyond_number_end_the_answer() {
+    let begin = |index: usize| {
+        json!({"type": "content_block_start", "index": index, "content_block":
+            {"type": "tool_use", "id": "same", "name": "read", "input": {}}})
+    };
+    let most: Vec<Value> = (0..MAX_CALLS).map(begin).chain([stop()]).collect();
+    assert_eq!(read(&most).unwrap().len(), MAX_CALLS + 1, "control");
+    let more: Vec<Value> = (0..=MAX_CALLS).map(begin).chain([stop()]).collect();
+    assert_eq!(read(&more), Err(Fault::too_many_calls()));
 }

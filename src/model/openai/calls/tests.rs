@@ -157,3 +157,22 @@ fn the_call_of_the_older_api_is_one() {
     }
     assert_eq!(finished(calls), [call("call_0_c", "read", r#"{"path":"a"}"#)]);
 }
+
+#[test]
+fn arguments_in_many_pieces_are_read_in_time_with_their_length() {
+    let piece = |arguments: &str| json!([{"function": {"name": "write", "arguments": arguments}}]);
+    let (begin, more, end) =
+        (piece(r#"{"text":"a\"}"#), piece("0123456789abcdef0123456789abcdef"), piece(r#""}"#));
+    let pieces = 100_000;
+    let mut calls = Calls::default();
+    let start = std::time::Instant::now();
+    calls.add(&begin);
+    (0..pieces).for_each(|_| calls.add(&more));
+    calls.add(&end);
+    calls.add(&piece("{}"));
+    // Some hundred milliseconds; with a look at all of them for each piece it would be an hour.
+    assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
+    let calls = finished(calls);
+    let lengths: Vec<usize> = calls.iter().map(|(_, _, arguments)| arguments.len()).collect();
+    assert_eq!(lengths, [13 + 32 * pieces + 2, 2]);
+}

@@ -5,7 +5,7 @@ use crate::{
     message::{Stop, Usage},
     model::{
         Class, Delta,
-        answer::{Decoder as _, Fault},
+        answer::{Decoder as _, Fault, MAX_CALLS},
         sse::Event,
     },
 };
@@ -112,4 +112,20 @@ fn what_is_not_json_is_garbled() {
     let fault = Decoder::default().event(&event("{\"half\":"), &mut Vec::new()).unwrap_err();
     assert!(matches!(&fault, Fault { class: Class::Retry { .. }, garbled: true, .. }), "{fault:?}");
     assert_eq!(fault.what, "sent an event that is not JSON: {\"half\":");
+}
+
+#[test]
+fn calls_beyond_number_end_the_answer_whether_in_one_chunk_or_in_many() {
+    let call = |index: usize| json!({"index": index, "id": "same", "function": {"name": "read"}});
+    let chunk = |calls: Vec<Value>| json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    let most: Vec<Value> = (0..MAX_CALLS).map(|index| chunk(vec![call(index)])).collect();
+    assert_eq!(decoded(&most).len(), MAX_CALLS + 1, "control");
+    let mut decoder = Decoder::default();
+    let many = event(&chunk((0..200_000).map(call).collect()));
+    assert_eq!(decoder.event(&many, &mut Vec::new()), Err(Fault::too_many_calls()));
+    let mut decoder = Decoder::default();
+    let faults = (0..=MAX_CALLS).filter_map(|index| {
+        decoder.event(&event(&chunk(vec![call(index)])), &mut Vec::new()).err()
+    });
+    assert_eq!(faults.collect::<Vec<_>>(), [Fault::too_many_calls()]);
 }
