@@ -891,3 +891,26 @@ fn a_variable_that_another_layer_replaces_still_holds_a_key() {
     assert!(sent.contains("CONTROL=inherited"), "control: {sent}");
     assert!(!sent.contains("CANARY"), "{sent}");
 }
+
+#[test]
+fn settings_that_lie_where_the_agent_writes_are_told() {
+    // A shell hook of the project's can set such a variable.
+    let env = Env::new();
+    let inside = env.work().join("config");
+    fs::create_dir_all(inside.join("kli")).unwrap();
+    fs::write(inside.join("kli/settings.json"), "{}").unwrap();
+    let notice = "lie in the project, where the agent may write them; set XDG_CONFIG_HOME";
+    let control = env.kli(&["--print-authority"]);
+    control.exits(0);
+    assert!(!control.err.contains("lie in the project"), "control: {}", control.err);
+    let env = env.var("XDG_CONFIG_HOME", inside.to_str().unwrap());
+    env.kli(&["--print-authority"]).exits(0).says(notice);
+    let report = env.kli(&["doctor", "--json"]).json();
+    assert!(report.to_string().contains(notice), "{report}");
+    let baked = env.work().join("baked");
+    fs::create_dir(&baked).unwrap();
+    fs::write(baked.join("settings.json"), "{}").unwrap();
+    let env = Env::new().var("KLI_BAKED", baked.to_str().unwrap());
+    let elsewhere = env.kli(&["--print-authority"]);
+    assert!(!elsewhere.err.contains("lie in the project"), "control: {}", elsewhere.err);
+}

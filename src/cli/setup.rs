@@ -92,7 +92,30 @@ impl Setup {
             baked,
             effective,
         };
-        Ok(setup.with_tool_warnings())
+        Ok(setup.with_place_warning().with_tool_warnings())
+    }
+
+    /// Settings that lie where the agent writes are whatever the agent makes of them: a variable that
+    /// a project's shell hook sets can bring that about, and the person should know.
+    fn with_place_warning(mut self) -> Self {
+        let home = self.environment.home().map(|home| physical(&home));
+        let own = self.paths.as_ref().map(|paths| physical(paths.config()));
+        let baked = self.baked.as_deref().map(physical);
+        for (variable, place) in [(names::XDG_CONFIG_HOME, own), (names::KLI_BAKED, baked)] {
+            let Some(place) = place else { continue };
+            let inside = |root: &Path| {
+                // Where the home itself is the project, so is everything in it.
+                place.starts_with(root) && !home.as_ref().is_some_and(|home| home.starts_with(root))
+            };
+            if inside(&self.workspace) || inside(&physical(&self.project.root)) {
+                self.warnings.push(format!(
+                    "the settings of `{}` lie in the project, where the agent may write them; set \
+                     {variable} to a place outside, or unset it",
+                    place.display()
+                ));
+            }
+        }
+        self
     }
 
     /// Returns the profile of this run.

@@ -298,6 +298,9 @@ fn is_childless() -> bool {
     matches!(waitid(WaitId::All, look), Err(Errno::CHILD))
 }
 
+/// How many looks must find nothing, where kli has children that are not the run's.
+const SURE: u32 = 3;
+
 /// Ends everything that commands of this run left behind. To be called once, when the run ends.
 ///
 /// # Errors
@@ -307,6 +310,7 @@ pub fn reap_all() -> Result<(), Survivors> {
         return Ok(());
     }
     let mut ending = Ending::new(Duration::from_millis(200), Duration::from_millis(800));
+    let mut empty_looks = 0;
     loop {
         let processes = below();
         waited_for().clear();
@@ -314,9 +318,10 @@ pub fn reap_all() -> Result<(), Survivors> {
         let session = own().1;
         let members: Vec<i32> =
             processes.iter().filter(|p| !p.dead && p.session != session).map(|p| p.pid).collect();
-        match ending
-            .advance(members.is_empty(), |what| members.iter().for_each(|p| signal(*p, what)))
-        {
+        // A process that forks and exits all the time is easily missed by one look.
+        empty_looks = if members.is_empty() { empty_looks + 1 } else { 0 };
+        let is_over = members.is_empty() && (empty_looks > SURE || is_childless());
+        match ending.advance(is_over, |what| members.iter().for_each(|p| signal(*p, what))) {
             Some(pause) => std::thread::sleep(pause),
             None if members.is_empty() => return Ok(()),
             None => return Err(Survivors(members)),
