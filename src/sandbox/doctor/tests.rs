@@ -23,7 +23,7 @@ fn good() -> Machine {
 }
 
 fn find(machine: &Machine, id: &str) -> Finding {
-    let mut found: Vec<Finding> = examine(machine, &["/work".into()]);
+    let mut found: Vec<Finding> = examine(machine, &["/ws".into()]);
     found.retain(|finding| finding.id == id);
     assert_eq!(found.len(), 1, "{id}");
     found.remove(0)
@@ -31,7 +31,7 @@ fn find(machine: &Machine, id: &str) -> Finding {
 
 #[test]
 fn on_a_good_machine_nothing_is_wrong() {
-    for finding in examine(&good(), &["/work".into()]) {
+    for finding in examine(&good(), &["/ws".into()]) {
         assert!(matches!(finding.status, Status::Ok | Status::Info), "{finding:?}");
     }
 }
@@ -73,14 +73,14 @@ fn each_hindrance_is_named_with_its_repair() {
             "install bubblewrap 0.8",
         ),
         (
-            bubblewrap(|found| found.physical = "/work/bin/x".into()),
+            bubblewrap(|found| found.physical = "/ws/bin/x".into()),
             "launcher.bubblewrap",
             Status::Problem,
             "lies in the project",
             "out of PATH",
         ),
         (
-            bubblewrap(|found| found.path = "/work/bin/bwrap".into()),
+            bubblewrap(|found| found.path = "/ws/bin/bwrap".into()),
             "launcher.bubblewrap",
             Status::Problem,
             "lies in the project",
