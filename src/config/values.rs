@@ -105,7 +105,7 @@ pub enum ValueError {
         what: &'static str,
     },
     /// A number that is no count.
-    #[error("`{text}` is out of range; write a whole number from 1 to {most}, or leave it out")]
+    #[error("`{text}` is no whole number from 1 to {most}; write one, or leave it out")]
     Count {
         /// What was written.
         text: String,

@@ -197,7 +197,12 @@ impl Target {
         } else if error.is_connect() {
             let cause = self.socket.as_deref().and_then(|path| no_socket(path, error));
             let cause = cause.map_or(plain_cause, str::to_owned);
-            format!("`{}` cannot be reached: {cause}", self.host)
+            let repair = if errno(error) == Some(libc::ECONNREFUSED) && self.socket.is_none() {
+                "; start its server, or mend its address"
+            } else {
+                ""
+            };
+            format!("`{}` cannot be reached: {cause}{repair}", self.host)
         } else {
             format!("the connection to `{}` broke: {plain_cause}", self.host)
         };

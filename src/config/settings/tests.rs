@@ -242,10 +242,10 @@ fn every_error_names_file_line_column_and_key() {
             "expected a length of time like `\"90s\"`, found an array",
         ),
         ("{ \"budgets\": { \"time\": \"0s\" } }", "`0s` is no time at all"),
-        ("{ \"budgets\": { \"turns\": 0 } }", "`0` is out of range; write a whole number from 1"),
-        ("{ \"budgets\": { \"turns\": -1 } }", "`-1` is out of range"),
-        ("{ \"budgets\": { \"turns\": 1.5 } }", "`1.5` is out of range"),
-        ("{ \"budgets\": { \"tokens\": 99999999999999999999 } }", "is out of range"),
+        ("{ \"budgets\": { \"turns\": 0 } }", "`0` is no whole number from 1"),
+        ("{ \"budgets\": { \"turns\": -1 } }", "`-1` is no whole number"),
+        ("{ \"budgets\": { \"turns\": 1.5 } }", "`1.5` is no whole number"),
+        ("{ \"budgets\": { \"tokens\": 99999999999999999999 } }", "is no whole number"),
         // Capabilities: the place is the entry's.
         (
             "{ \"capabilities\": [\n  \"file/read\",\n  \"file/raed\"\n] }",
