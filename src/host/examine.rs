@@ -8,7 +8,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs::{self, OpenOptions},
-    io,
+    io::{self, Read as _},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
@@ -72,9 +72,29 @@ pub fn content(path: &Path) -> Content {
     }
 }
 
-/// Says whether a file can be opened for reading; nothing is read.
-pub fn opens(path: &Path) -> bool {
-    fs::File::open(path).is_ok()
+/// Says whether this is process 1 of its namespace.
+pub fn is_first() -> bool {
+    std::process::id() == 1
+}
+
+/// Returns those of the names that a process was started with as variables, by a file as
+/// `/proc/PID/environ` (proc(5)); none when it cannot be read. No value is kept.
+pub fn started_with(environment: &Path, names: &[String]) -> Vec<String> {
+    /// The longest block of variables that is looked through, in bytes.
+    const MOST: u64 = 4 << 20;
+    let mut block = zeroize::Zeroizing::new(Vec::new());
+    let read = fs::File::open(environment).and_then(|file| file.take(MOST).read_to_end(&mut block));
+    if read.is_err() {
+        return Vec::new();
+    }
+    let is_there = |name: &&String| {
+        block.split(|byte| *byte == 0).any(|variable| {
+            let rest =
+                variable.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            rest.is_some_and(|value| !value.is_empty())
+        })
+    };
+    names.iter().filter(is_there).cloned().collect()
 }
 
 /// Returns the names in a directory, sorted, at most `limit` of them; none when it cannot be listed.

@@ -132,15 +132,21 @@ fn version_in(program: &[u8]) -> Option<Version> {
         })
 }
 
-/// The mounts on parts of `/proc` that cover something, in the order of the table. File systems of
-/// the kernel's own that belong there cover nothing.
+/// The mounts on parts of `/proc` that cover something, in the order of the table (proc(5)). File
+/// systems of the kernel's own that belong there cover nothing, and neither does what covered an
+/// earlier `/proc` below the one that is seen.
 fn covered_proc(mounts: &str) -> Vec<PathBuf> {
+    let table = || mounts.lines().map(|line| line.split(' ').collect::<Vec<&str>>());
+    let seen = table().rfind(|fields| fields.get(4) == Some(&"/proc"));
+    let seen = seen.as_ref().and_then(|fields| fields.first());
     let mut found = Vec::new();
-    for line in mounts.lines() {
-        let fields: Vec<&str> = line.split(' ').collect();
+    for fields in table() {
         let Some(point) = fields.get(4).filter(|point| point.starts_with("/proc/")) else {
             continue;
         };
+        if seen.is_some() && fields.get(1) != seen {
+            continue;
+        }
         let kind = fields.iter().skip_while(|field| **field != "-").nth(1);
         let own = ["autofs", "binfmt_misc", "nfsd", "rpc_pipefs"];
         if !kind.is_some_and(|kind| own.contains(kind)) {
@@ -181,6 +187,11 @@ mod tests {
             25 22 0:21 /sys /proc/sys ro master:3 - proc proc rw\n\
             26 1 0:24 / /process rw - tmpfs tmpfs rw\n";
         assert_eq!(covered_proc(mounts), [Path::new("/proc/keys"), Path::new("/proc/sys")]);
+        // One that was mounted over it later is whole, and it is the one that counts.
+        let fresh = format!("{mounts}30 22 0:30 / /proc rw - proc proc rw\n");
+        assert!(covered_proc(&fresh).is_empty());
+        let again = format!("{fresh}31 30 0:23 / /proc/irq ro - tmpfs tmpfs rw\n");
+        assert_eq!(covered_proc(&again), [Path::new("/proc/irq")]);
         assert!(covered_proc("nonsense\n\n").is_empty());
     }
 

@@ -117,7 +117,31 @@ fn variables_that_look_like_secrets_are_named_and_their_values_not() {
     assert!(doctor(&well()).risks("secret.environment").is_empty());
     doctor(&well()).risk("key.memory", &["`anthropic` is in kli's memory"]);
     assert!(doctor(&Env::new()).risks("key.memory").is_empty());
-    assert!(doctor(&well()).risks("key.environment").is_empty(), "there is no jail");
+    assert!(doctor(&well()).risks("key.environment").is_empty(), "process 1 was not given any");
+}
+
+#[test]
+fn a_key_in_the_environment_of_process_1_is_told() {
+    let env = well();
+    let inside = |shell: &str| {
+        let mut command = env.command(&["doctor", "--json"]);
+        let kli = command.get_program().to_owned();
+        command = {
+            let mut jailed = Command::new("bwrap");
+            jailed.args(["--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user"]);
+            jailed.args(["--unshare-pid", "--as-pid-1", "--die-with-parent", "sh", "-c", shell]);
+            jailed.arg(kli).env_clear().current_dir(env.work());
+            for (name, value) in command.get_envs() {
+                jailed.env(name, value.unwrap());
+            }
+            jailed
+        };
+        Report::of(&bounded(command))
+    };
+    // The shell stays process 1, and the key is in its environment.
+    inside("\"$0\" doctor --json; exit $?").risk("key.environment", &["`ANTHROPIC_API_KEY`"]);
+    // The control: kli is process 1 itself.
+    assert!(inside("exec \"$0\" doctor --json").risks("key.environment").is_empty());
 }
 
 #[test]

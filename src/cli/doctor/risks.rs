@@ -362,21 +362,21 @@ fn key_elsewhere() -> &'static str {
 /// The keys that a container was started with: kli wipes its own environment, not that of the
 /// process that started it. In kli's own jail that process lets nobody look.
 fn key_variables(here: &Here) -> Option<Risk> {
-    let Ok(setup) = &here.setup else { return None };
-    if here.confinement == Confinement::None || !examine::opens(Path::new(FIRST_ENVIRONMENT)) {
+    let secret = match &here.setup {
+        Ok(setup) => setup.settings.secret_variables(),
+        Err(_) => names::SECRET.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    // A run as process 1 wipes them.
+    if examine::is_first() {
         return None;
     }
-    let set = |name: &String| here.environment.var_os(name).is_some_and(|value| !value.is_empty());
-    let mut found: Vec<String> = setup.settings.secret_variables();
-    found.retain(set);
+    let found = examine::started_with(Path::new(FIRST_ENVIRONMENT), &secret);
     if found.is_empty() {
         return None;
     }
-    let list = |texts: Vec<String>| texts.join(", ");
-    let names = list(found.iter().map(|name| format!("`{name}`")).collect());
+    let names = found.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let message = format!(
-        "keys of kli's environment may stand in that of process 1 as well, which the agent's tools \
-         can read: {names}"
+        "keys stand in the environment of process 1, which the agent's tools can read: {names}"
     );
     Some(Risk::new("key.environment", message).repair(format!(
         "start kli itself as the container's process, or hand keys over in a pipe (`{}`)",
