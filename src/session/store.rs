@@ -271,9 +271,13 @@ struct Contents {
 
 fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
     let (mut messages, mut usage, mut unreadable) = (Vec::new(), Usage::default(), 0);
+    let mut is_first = true;
     let summary = scan::scan(file, path, u64::MAX, |part| {
+        let begins = std::mem::take(&mut is_first);
         match part {
-            Part::Kept(_, Read::Header { version }) => supported(version, path)?,
+            Part::Kept(_, Read::Header { version }) if begins => supported(version, path)?,
+            // Only the first line tells the file's format; one further on is another file's, or broken.
+            Part::Kept(_, Read::Header { version }) => unreadable += u64::from(version > VERSION),
             Part::Kept(_, Read::Message(message)) => messages.push(message),
             Part::Kept(_, Read::Usage(tokens)) => usage.add(tokens),
             Part::Kept(_, Read::Unreadable) => unreadable += 1,
@@ -285,7 +289,7 @@ fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
 }
 
 /// Refuses what a newer kli wrote.
-pub(super) fn supported(version: u64, path: &Path) -> Result<(), SessionError> {
+fn supported(version: u64, path: &Path) -> Result<(), SessionError> {
     if version > VERSION {
         return Err(SessionError::Version { path: path.to_owned(), version });
     }
