@@ -47,6 +47,8 @@ fn verb(kind: &Kind) -> &'static str {
         Kind::Link(_) => "link",
         Kind::Marker => "file",
         Kind::Seal => "sealed",
+        Kind::Protect => "protected",
+        Kind::Pin => "pinned",
         Kind::MaskFile => "hidden file",
         Kind::MaskDirectory => "hidden directory",
     }
@@ -171,6 +173,8 @@ fn mount_words(mount: &Mount) -> Vec<u8> {
         Kind::MaskDirectory => {
             [b"--perms 0555 --size 4096 --tmpfs ".as_slice(), &to, b" --remount-ro ", &to].concat()
         }
+        Kind::Protect => [b"--ro-bind ".as_slice(), &to, b" ", &to].concat(),
+        Kind::Pin => [b"--bind ".as_slice(), &to, b" ", &to].concat(),
         _ => words_of(mount, 9).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(&b' '),
     }
 }

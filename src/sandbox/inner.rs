@@ -6,13 +6,25 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 
 use rustix::process::{Pid, WaitOptions, getpid, wait};
+use serde::{Deserialize, Serialize};
 
 use super::sys;
 
-/// Runs `words`: the number of the status pipe, the number of the caller's standard error, the
-/// program and its arguments. Returns the code to exit with.
+/// What the launcher tells the last stage, as JSON in its first word. The inside can read it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Orders {
+    /// The socket to the launcher: the last stage says that it is there, and waits for the word to
+    /// go on.
+    pub(super) status: RawFd,
+    /// The caller's standard error.
+    pub(super) errors: RawFd,
+}
+
+/// Runs `words`: the orders, the program and its arguments. Returns the code to exit with.
 pub(super) fn run(words: Vec<OsString>) -> u8 {
     match start(words) {
         Ok(code) => code,
@@ -34,19 +46,21 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     // environment or its memory, as the program may have wiped its own (prctl(2), law 15).
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let mut words = words.into_iter();
-    let mut descriptor = || {
-        words
-            .next()
-            .and_then(|word| word.to_str().and_then(|word| word.parse().ok()))
-            .ok_or(io::ErrorKind::InvalidInput)
-    };
-    let (status, errors) = (descriptor()?, descriptor()?);
+    let orders: Orders = words
+        .next()
+        .and_then(|word| serde_json::from_str(word.to_str()?).ok())
+        .ok_or(io::ErrorKind::InvalidInput)?;
     sys::block_signals(&sys::FORWARDED)?;
     sys::default_dispositions();
-    let status = sys::inherited(status)?;
-    rustix::stdio::dup2_stderr(sys::inherited(errors)?)?;
-    // A launcher that died during the set-up closed the other end: then nothing is started.
+    let status = sys::inherited(orders.status)?;
+    rustix::stdio::dup2_stderr(sys::inherited(orders.errors)?)?;
+    // A launcher that died during the set-up closed the other end: then nothing is started. Nor is
+    // anything before it has put in place what watches the jail.
     rustix::io::write(&status, b"R")?;
+    let mut go = [0];
+    if rustix::io::read(&status, &mut go)? == 0 {
+        return Ok(super::FAILED);
+    }
     drop(status);
     sys::close_from(3)?;
 

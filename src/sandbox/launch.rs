@@ -16,12 +16,15 @@ use rustix::fs::{FileType, MemfdFlags, OFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
 
 use super::facts::{self, FactsError};
+use super::inner::Orders;
 use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
+use super::ports::Ports;
 use super::prepare::{self, PrepareError};
 use super::spec::Spec;
-use super::supervise::{Pipes, supervise};
+use super::supervise::{Companion, Pipes, supervise};
 use super::terminal::Saved;
+use super::watch::Watch;
 use super::{INNER, diagnose, sys};
 
 /// Why nothing was started.
@@ -101,6 +104,9 @@ pub enum LaunchError {
         /// The caller.
         uid: u32,
     },
+    /// A watch that found what must not be, or a companion that could not begin.
+    #[error("{0}")]
+    Ended(String),
     /// bubblewrap ended before the last stage.
     #[error("bubblewrap failed: {words}; {repair}")]
     Bubblewrap {
@@ -196,6 +202,8 @@ pub fn run(
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
     }
+    let orders = Orders { status: status_theirs.as_raw_fd(), errors: errors.as_raw_fd() };
+    let orders = serde_json::to_string(&orders).map_err(step("the orders"))?;
     let mut command = Command::new(&bwrap);
     command
         .env_clear()
@@ -204,12 +212,14 @@ pub fn run(
         .arg(arguments.as_raw_fd().to_string())
         .arg("--")
         .args([INNER, "inner"])
-        .arg(status_theirs.as_raw_fd().to_string())
-        .arg(errors.as_raw_fd().to_string())
+        .arg(orders)
         .arg(&request.program)
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
+    let mut companions: Vec<Box<dyn Companion>> = Vec::new();
+    companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
+    companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
     let terminal = Saved::now();
     let child = command.spawn().map_err(|error| match error.raw_os_error() {
         Some(sys::NO_PROC) => {
@@ -226,9 +236,13 @@ pub fn run(
     drop(command);
     drop((marker, status_theirs, errors, arguments));
     let pipes = Pipes { status, signals };
-    let outcome = supervise(&child, &pipes);
+    let outcome = supervise(&child, &pipes, &mut companions);
     terminal.put_back();
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
+    drop(companions);
+    if let Some(sentence) = outcome.ended {
+        return Err(LaunchError::Ended(sentence));
+    }
     if let Some(input) = input {
         // For whoever reads on. Nobody is left to tell when this fails.
         drop(namespace::copy_offset(io::stdin(), &input));
@@ -359,7 +373,7 @@ pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
             vec![word("--perms"), word("0444"), word("--file"), marker.to_string().into(), to()]
         }
         Kind::Seal => vec![word("--remount-ro"), to()],
-        Kind::MaskFile | Kind::MaskDirectory => Vec::new(),
+        Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory => Vec::new(),
     }
 }
 

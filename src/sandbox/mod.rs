@@ -15,12 +15,22 @@ pub mod plan;
 pub mod spec;
 
 mod diagnose;
+mod git;
 mod inner;
+mod landlock;
+mod limits;
+mod mountinfo;
 mod namespace;
+mod ports;
 mod prepare;
+mod report;
+mod seccomp;
+mod secrets;
+mod sockets;
 mod supervise;
 mod sys;
 mod terminal;
+mod watch;
 
 /// Where the inside finds what it may know about its own confinement. kli takes the file's
 /// presence as the sign that it is confined.

@@ -47,6 +47,10 @@ pub struct Plan {
     pub create: Vec<Create>,
     /// The mounts; a later one wins.
     pub mounts: Vec<Mount>,
+    /// What is absent now and becomes the kind of mount that is named here as soon as it appears.
+    pub awaited: Vec<Mount>,
+    /// TCP ports of the host's loopback that are reachable inside.
+    pub ports: Vec<u16>,
     /// The whole environment of the inside.
     pub environment: Vec<(OsString, OsString)>,
     /// The names that were taken out of it, each with its reason.
@@ -110,6 +114,11 @@ pub enum Kind {
     Marker,
     /// What is mounted there becomes read-only.
     Seal,
+    /// The same path, read-only inside what is writable; made by the launcher before bubblewrap
+    /// and put back when the host replaces the name.
+    Protect,
+    /// Bound onto itself, so that it cannot be renamed or removed; as writable as it was.
+    Pin,
     /// An empty read-only regular file over what is there.
     MaskFile,
     /// An empty read-only directory over what is there.
@@ -120,6 +129,12 @@ impl Kind {
     /// Whether it hides something of the host.
     pub fn is_mask(&self) -> bool {
         matches!(self, Self::MaskFile | Self::MaskDirectory)
+    }
+
+    /// Whether the launcher makes it in its own namespace, before bubblewrap, and the watch puts it
+    /// back.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Protect | Self::Pin) || self.is_mask()
     }
 
     /// Whether it shows something of the host at its own path.
@@ -292,6 +307,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         workspace: facts.workspace.clone(),
         create,
         mounts,
+        awaited: Vec::new(),
+        ports: Vec::new(),
         environment,
         removed,
         corrected,

@@ -4,12 +4,20 @@
 //! one of a closed set of bases; anything else is refused with the key, the value and the place.
 //! `check` and `run` both go through [`parse`], so they cannot disagree about a file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
+
+mod values;
+
+pub use values::{
+    Base, EnvPattern, Git, Limits, Quoted, SpecPath, Tmp, ValueError, VariableName, Xdg,
+};
+use values::{InWorkspace, Port, VariableValue, WritableEntry};
 
 /// The largest specification that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -18,15 +26,31 @@ pub const MAX_BYTES: usize = 1 << 20;
 pub const VERSION: u64 = 1;
 
 /// Every key, in the order of the documentation.
-pub const KEYS: [&str; 8] = [
+pub const KEYS: [&str; 24] = [
     "version",
     "network",
     "nestedUserns",
     "writablePaths",
+    "readOnlyPaths",
     "denyRead",
+    "denyReadGlobs",
     "denyEnv",
-    "stateDir",
+    "passEnv",
+    "env",
+    "git",
+    "protect",
+    "allowSockets",
+    "localPorts",
+    "envFiles",
+    "allowNixDaemon",
     "allowHomeWorkspace",
+    "allowAbstractSockets",
+    "secrets",
+    "secretEnv",
+    "allowUserNamespaces",
+    "stateDir",
+    "tmp",
+    "limits",
 ];
 
 /// A specification, checked.
@@ -40,15 +64,50 @@ pub struct Spec {
     pub nested_userns: bool,
     /// Writable besides the workspace.
     pub writable_paths: Vec<SpecPath>,
+    /// Read-only even inside a writable path.
+    pub read_only_paths: Vec<SpecPath>,
     /// Hidden: reads as empty, cannot be written.
     pub deny_read: Vec<SpecPath>,
+    /// Hidden likewise: whatever a pattern names at the start.
+    pub deny_read_globs: Vec<SpecPath>,
     /// Variables that are removed before the first process of the sandbox starts.
     pub deny_env: Vec<EnvPattern>,
-    /// Whether kli's state directory is created and writable.
-    pub state_dir: bool,
+    /// When there is one, only these variables and a documented minimum are kept.
+    pub pass_env: Option<Vec<EnvPattern>>,
+    /// Variables that are set inside.
+    pub env: BTreeMap<VariableName, String>,
+    /// How the repository's git directory is treated.
+    pub git: Git,
+    /// Paths of the workspace that are read-only when they exist.
+    pub protect: Vec<SpecPath>,
+    /// Sockets that stay reachable.
+    pub allow_sockets: Vec<SpecPath>,
+    /// TCP ports of the host's loopback that are reachable inside although `network` is false.
+    pub local_ports: Vec<u16>,
+    /// Variables whose values the launcher reads from files before the start.
+    pub env_files: BTreeMap<VariableName, SpecPath>,
+    /// Whether the Nix daemon's socket stays reachable.
+    pub allow_nix_daemon: bool,
     /// Whether the home directory itself may be the workspace.
     pub allow_home_workspace: bool,
+    /// Whether the inside may open Unix sockets where nothing separates abstract ones.
+    pub allow_abstract_sockets: bool,
+    /// Keys that the launcher reads from files and hands to kli alone.
+    pub secrets: BTreeMap<VariableName, SpecPath>,
+    /// Variables that are moved out of the environment and handed to kli alone.
+    pub secret_env: Vec<VariableName>,
+    /// Whether the inside may make further user namespaces.
+    pub allow_user_namespaces: bool,
+    /// Whether kli's state directory is created and writable.
+    pub state_dir: bool,
+    /// Where `/tmp` lies.
+    pub tmp: Tmp,
+    /// What the inside may use at most.
+    pub limits: Option<Limits>,
 }
+
+/// What is protected unless the specification says otherwise: what direnv and kli read on the host.
+const PROTECT: [&str; 3] = [".envrc", ".kli/settings.json", ".kli/extensions"];
 
 impl Default for Spec {
     fn default() -> Self {
@@ -56,10 +115,33 @@ impl Default for Spec {
             network: true,
             nested_userns: false,
             writable_paths: Vec::new(),
+            read_only_paths: Vec::new(),
             deny_read: Vec::new(),
+            deny_read_globs: Vec::new(),
             deny_env: Vec::new(),
-            state_dir: true,
+            pass_env: None,
+            env: BTreeMap::new(),
+            git: Git::default(),
+            protect: PROTECT
+                .into_iter()
+                .map(|name| SpecPath {
+                    base: Base::Workspace,
+                    rest: name.to_owned(),
+                    text: name.to_owned(),
+                })
+                .collect(),
+            allow_sockets: Vec::new(),
+            local_ports: Vec::new(),
+            env_files: BTreeMap::new(),
+            allow_nix_daemon: false,
             allow_home_workspace: false,
+            allow_abstract_sockets: false,
+            secrets: BTreeMap::new(),
+            secret_env: Vec::new(),
+            allow_user_namespaces: false,
+            state_dir: true,
+            tmp: Tmp::default(),
+            limits: None,
         }
     }
 }
@@ -138,257 +220,6 @@ fn in_words(error: &serde_json::Error, text: &[u8]) -> String {
     }
 }
 
-/// Where a path of the specification starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Base {
-    /// `/…`
-    Root,
-    /// `~/…` and `$HOME/…`
-    Home,
-    /// `./…`, the workspace.
-    Workspace,
-    /// `$XDG_…/…`
-    Xdg(Xdg),
-}
-
-/// The directories of the XDG base directory specification that a path may start at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Xdg {
-    /// `$XDG_RUNTIME_DIR`, by default `/run/user/UID`.
-    Runtime,
-    /// `$XDG_CONFIG_HOME`, by default `~/.config`.
-    Config,
-    /// `$XDG_CACHE_HOME`, by default `~/.cache`.
-    Cache,
-    /// `$XDG_STATE_HOME`, by default `~/.local/state`.
-    State,
-    /// `$XDG_DATA_HOME`, by default `~/.local/share`.
-    Data,
-}
-
-impl Xdg {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Runtime, Self::Config, Self::Cache, Self::State, Self::Data];
-
-    /// The variable's name, without the dollar sign.
-    pub fn variable(self) -> &'static str {
-        match self {
-            Self::Runtime => "XDG_RUNTIME_DIR",
-            Self::Config => "XDG_CONFIG_HOME",
-            Self::Cache => "XDG_CACHE_HOME",
-            Self::State => "XDG_STATE_HOME",
-            Self::Data => "XDG_DATA_HOME",
-        }
-    }
-
-    /// The default below the home, `None` for the runtime directory.
-    pub fn below_home(self) -> Option<&'static str> {
-        match self {
-            Self::Runtime => None,
-            Self::Config => Some(".config"),
-            Self::Cache => Some(".cache"),
-            Self::State => Some(".local/state"),
-            Self::Data => Some(".local/share"),
-        }
-    }
-}
-
-/// A path of the specification: a base and what follows it, without `.`, `..` or empty parts.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpecPath {
-    /// Where it starts.
-    pub base: Base,
-    /// What follows, relative, possibly empty.
-    pub rest: String,
-    /// As it was written, for messages.
-    pub text: String,
-}
-
-/// Why a path or a variable name of the specification is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ValueError {
-    /// An empty string.
-    #[error("an empty path names nothing: write `./` for the workspace or take the entry out")]
-    EmptyPath,
-    /// A NUL character.
-    #[error("{0} contains a NUL character, which no file name can")]
-    Nul(Quoted),
-    /// A `..` component.
-    #[error("{0} contains `..`: write the path without it")]
-    Parent(Quoted),
-    /// No base of the closed set.
-    #[error(
-        "{0} starts at no known place: begin with `/`, `~/`, `./` or one of `$HOME/`, \
-         `$XDG_RUNTIME_DIR/`, `$XDG_CONFIG_HOME/`, `$XDG_CACHE_HOME/`, `$XDG_STATE_HOME/`, \
-         `$XDG_DATA_HOME/`"
-    )]
-    Base(Quoted),
-    /// A path that a list cannot hold.
-    #[error("{path} cannot be in this list: {because}")]
-    Forbidden {
-        /// The path.
-        path: Quoted,
-        /// Why, with the repair.
-        because: &'static str,
-    },
-    /// A variable name that is empty or holds `=`, NUL or a `*` that is not its last character.
-    #[error(
-        "{0} is no variable name: it may not be empty or contain `=` or NUL, and `*` may only be \
-         its last character"
-    )]
-    Variable(Quoted),
-    /// A lone `*`.
-    #[error("`*` would remove every variable, PATH and HOME too: name a prefix such as `AWS_*`")]
-    EveryVariable,
-}
-
-/// A value in backticks with its control characters escaped, safe for a terminal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quoted(pub String);
-
-impl fmt::Display for Quoted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`")?;
-        for character in self.0.chars() {
-            if character.is_control() {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                write!(f, "{character}")?;
-            }
-        }
-        f.write_str("`")
-    }
-}
-
-impl TryFrom<String> for SpecPath {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        if text.is_empty() {
-            return Err(ValueError::EmptyPath);
-        }
-        if text.contains('\0') {
-            return Err(ValueError::Nul(Quoted(text)));
-        }
-        let variables =
-            Xdg::ALL.iter().map(|xdg| (format!("${}/", xdg.variable()), Base::Xdg(*xdg))).chain([
-                ("/".to_owned(), Base::Root),
-                ("~/".to_owned(), Base::Home),
-                ("$HOME/".to_owned(), Base::Home),
-                ("./".to_owned(), Base::Workspace),
-            ]);
-        for (prefix, base) in variables {
-            if let Some(rest) = text.strip_prefix(&prefix) {
-                let mut parts = Vec::new();
-                for part in rest.split('/') {
-                    match part {
-                        "" | "." => {}
-                        ".." => return Err(ValueError::Parent(Quoted(text))),
-                        part => parts.push(part),
-                    }
-                }
-                let rest = parts.join("/");
-                return Ok(Self { base, rest, text });
-            }
-        }
-        Err(ValueError::Base(Quoted(text)))
-    }
-}
-
-impl SpecPath {
-    /// Whether the path is absolute and lies in `top`, a name directly below `/`.
-    fn is_in(&self, top: &str) -> bool {
-        self.base == Base::Root && self.rest.split('/').next() == Some(top)
-    }
-
-    fn forbid(&self, because: &'static str) -> ValueError {
-        ValueError::Forbidden { path: Quoted(self.text.clone()), because }
-    }
-
-    /// Checks that the path may stand in `denyRead`.
-    ///
-    /// # Errors
-    /// [`ValueError::Forbidden`] for `/` and for what the jail has of its own.
-    pub fn check_denied(&self) -> Result<(), ValueError> {
-        if self.base == Base::Root && self.rest.is_empty() {
-            return Err(self.forbid("it would hide the whole machine, name what shall be hidden"));
-        }
-        if self.is_in("proc") || self.is_in("dev") {
-            return Err(
-                self.forbid("the jail has a `/proc` and a `/dev` of its own, take the entry out")
-            );
-        }
-        Ok(())
-    }
-
-    /// Checks that the path may stand in `writablePaths`.
-    ///
-    /// # Errors
-    /// [`ValueError::Forbidden`] for `/`, the kernel's trees, `/run` and `/home` themselves.
-    pub fn check_writable(&self) -> Result<(), ValueError> {
-        if self.base == Base::Root && self.rest.is_empty() {
-            return Err(self.forbid("it would make the whole machine writable"));
-        }
-        if ["proc", "sys", "dev"].iter().any(|top| self.is_in(top)) {
-            return Err(self.forbid("the kernel's own trees are never writable"));
-        }
-        if self.base == Base::Root && (self.rest == "run" || self.rest == "home") {
-            return Err(self.forbid("name the directory below it that is needed"));
-        }
-        Ok(())
-    }
-}
-
-impl<'de> Deserialize<'de> for SpecPath {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::try_from(text).map_err(de::Error::custom)
-    }
-}
-
-/// A variable name, or with a trailing `*` every name that starts so.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EnvPattern {
-    name: String,
-    prefix: bool,
-}
-
-impl TryFrom<String> for EnvPattern {
-    type Error = ValueError;
-
-    fn try_from(text: String) -> Result<Self, ValueError> {
-        if text == "*" {
-            return Err(ValueError::EveryVariable);
-        }
-        let (name, prefix) = match text.strip_suffix('*') {
-            Some(name) => (name.to_owned(), true),
-            None => (text.clone(), false),
-        };
-        if name.is_empty() || name.contains(['=', '\0', '*']) {
-            return Err(ValueError::Variable(Quoted(text)));
-        }
-        Ok(Self { name, prefix })
-    }
-}
-
-impl EnvPattern {
-    /// Whether the variable `name` is meant. Names are bytes; case matters.
-    pub fn matches(&self, name: &[u8]) -> bool {
-        if self.prefix {
-            name.starts_with(self.name.as_bytes())
-        } else {
-            name == self.name.as_bytes()
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for EnvPattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::try_from(text).map_err(de::Error::custom)
-    }
-}
-
 /// A list whose refusal speaks of lists, not of sequences.
 struct List<T>(Vec<T>);
 
@@ -411,6 +242,38 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
             }
         }
         deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
+
+/// An object of variables, each name once.
+struct Pairs<T>(BTreeMap<VariableName, T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = Pairs<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of variable names and strings (`{}` when there is none)")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
+                let mut pairs = BTreeMap::new();
+                while let Some(name) = map.next_key::<VariableName>()? {
+                    if pairs.contains_key(&name) {
+                        return Err(de::Error::custom(format_args!(
+                            "the variable {} is there twice",
+                            Quoted(name.0)
+                        )));
+                    }
+                    let value = map.next_value()?;
+                    pairs.insert(name, value);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Items(PhantomData))
     }
 }
 
@@ -460,16 +323,65 @@ impl<'de> Deserialize<'de> for Spec {
                             spec.allow_home_workspace = value(&mut map, &key)?;
                         }
                         "writablePaths" => {
-                            spec.writable_paths = value::<_, List<SpecPath>>(&mut map, &key)?.0;
+                            let entries = value::<_, List<WritableEntry>>(&mut map, &key)?.0;
+                            spec.writable_paths =
+                                entries.into_iter().flat_map(|entry| entry.0).collect();
                             checked(&key, &spec.writable_paths, SpecPath::check_writable)?;
+                        }
+                        "readOnlyPaths" => {
+                            spec.read_only_paths = value::<_, List<SpecPath>>(&mut map, &key)?.0;
+                            checked(&key, &spec.read_only_paths, SpecPath::check_read_only)?;
                         }
                         "denyRead" => {
                             spec.deny_read = value::<_, List<SpecPath>>(&mut map, &key)?.0;
                             checked(&key, &spec.deny_read, SpecPath::check_denied)?;
                         }
+                        "denyReadGlobs" => {
+                            spec.deny_read_globs = value::<_, List<SpecPath>>(&mut map, &key)?.0;
+                            checked(&key, &spec.deny_read_globs, SpecPath::check_denied)?;
+                        }
                         "denyEnv" => {
                             spec.deny_env = value::<_, List<EnvPattern>>(&mut map, &key)?.0;
                         }
+                        "passEnv" => {
+                            spec.pass_env = value::<_, Option<List<EnvPattern>>>(&mut map, &key)?
+                                .map(|list| list.0);
+                        }
+                        "env" => {
+                            let pairs = value::<_, Pairs<VariableValue>>(&mut map, &key)?.0;
+                            spec.env =
+                                pairs.into_iter().map(|(name, value)| (name, value.0)).collect();
+                        }
+                        "git" => spec.git = value(&mut map, &key)?,
+                        "protect" => {
+                            let paths = value::<_, List<InWorkspace>>(&mut map, &key)?.0;
+                            spec.protect = paths.into_iter().map(|path| path.0).collect();
+                        }
+                        "allowSockets" => {
+                            spec.allow_sockets = value::<_, List<SpecPath>>(&mut map, &key)?.0;
+                        }
+                        "localPorts" => {
+                            let ports = value::<_, List<Port>>(&mut map, &key)?.0;
+                            spec.local_ports = ports.into_iter().map(|port| port.0).collect();
+                        }
+                        "envFiles" => {
+                            spec.env_files = value::<_, Pairs<SpecPath>>(&mut map, &key)?.0;
+                        }
+                        "allowNixDaemon" => spec.allow_nix_daemon = value(&mut map, &key)?,
+                        "allowAbstractSockets" => {
+                            spec.allow_abstract_sockets = value(&mut map, &key)?;
+                        }
+                        "secrets" => {
+                            spec.secrets = value::<_, Pairs<SpecPath>>(&mut map, &key)?.0;
+                        }
+                        "secretEnv" => {
+                            spec.secret_env = value::<_, List<VariableName>>(&mut map, &key)?.0;
+                        }
+                        "allowUserNamespaces" => {
+                            spec.allow_user_namespaces = value(&mut map, &key)?;
+                        }
+                        "tmp" => spec.tmp = value(&mut map, &key)?,
+                        "limits" => spec.limits = value(&mut map, &key)?,
                         unknown => return Err(de::Error::custom(unknown_key(unknown))),
                     }
                     seen.push(key);

@@ -1,0 +1,1 @@
+//! Bounds on processes, memory and file sizes (law 14).
