@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::launch::LaunchError;
 use super::plan::{Request, shown};
 use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
-use super::{FAILED, explain, inner, launch, sys};
+use super::{FAILED, explain, inner, launch, secrets, sys};
 
 /// What `kli-sandbox --help` prints; the manual page is made from it.
 pub const HELP: &str = "\
@@ -91,11 +91,20 @@ pub fn main() -> ExitCode {
         words.remove(0);
         return ExitCode::from(inner::run(words));
     }
+    // Before any descriptor is closed; and only who starts something has use for them.
+    let keys = if words.first().is_some_and(|word| word == "run") {
+        match secrets::from_caller() {
+            Ok(keys) => keys,
+            Err(error) => return fail(&error),
+        }
+    } else {
+        secrets::Keys::default()
+    };
     // Nothing of the caller's goes on to the inside (law 5).
     if let Err(error) = sys::close_from(3) {
         return fail(&format_args!("open descriptors cannot be closed: {error}"));
     }
-    match command(words) {
+    match command(words, keys) {
         Ok(code) => ExitCode::from(code),
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -110,7 +119,7 @@ fn fail(error: &dyn fmt::Display) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
+fn command(words: Vec<OsString>, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut parser = lexopt::Parser::from_args(words);
     match parser.next()? {
         Some(Short('h') | Long("help")) => print(HELP.as_bytes()),
@@ -118,7 +127,7 @@ fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
             print(concat!("kli-sandbox ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
         }
         Some(Value(word)) => match word.to_str() {
-            Some("run") => run(parser),
+            Some("run") => run(parser, keys),
             Some("check") => check(parser),
             Some("explain") => explain(parser),
             Some("help") => print(HELP.as_bytes()),
@@ -134,7 +143,7 @@ fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
     }
 }
 
-fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+fn run(mut parser: lexopt::Parser, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut file: Option<PathBuf> = None;
     let mut bwrap: Option<PathBuf> = None;
     let mut request = Request::default();
@@ -176,7 +185,7 @@ fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         return Err(CommandError::Usage("`--spec FILE` is missing".into()));
     };
     let spec = read(&file)?;
-    Ok(launch::run(&spec, &file, &request, bwrap.as_deref())?)
+    Ok(launch::run(&spec, &file, &request, bwrap.as_deref(), keys)?)
 }
 
 fn check(mut parser: lexopt::Parser) -> Result<u8, CommandError> {

@@ -16,6 +16,7 @@ pub mod spec;
 
 mod diagnose;
 mod git;
+mod handover;
 mod inner;
 mod landlock;
 mod limits;
@@ -24,6 +25,7 @@ mod namespace;
 mod ports;
 mod prepare;
 mod report;
+mod scratch;
 mod seccomp;
 mod secrets;
 mod sockets;

@@ -16,8 +16,12 @@ use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER};
 
 mod environment;
+mod tmp;
 mod workspace;
 mod writable;
+
+pub use environment::Handed;
+pub(super) use tmp::INNER as TMP_INNER;
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,8 +55,12 @@ pub struct Plan {
     pub awaited: Vec<Mount>,
     /// TCP ports of the host's loopback that are reachable inside.
     pub ports: Vec<u16>,
-    /// The whole environment of the inside.
+    /// The whole environment of the inside, but for what `handed` names.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables and keys whose values come to it at the start.
+    pub handed: Handed,
+    /// The directory of this run on disk that is `/tmp` inside; made at the start.
+    pub tmp: Option<PathBuf>,
     /// The names that were taken out of it, each with its reason.
     pub removed: Vec<(OsString, &'static str)>,
     /// The names that were given another value.
@@ -92,6 +100,8 @@ pub enum Kind {
     ReadOnlyFrom(PathBuf),
     /// The same path of the host, writable.
     Writable,
+    /// Another path of the host, writable.
+    WritableFrom(PathBuf),
     /// An empty file system in memory.
     Tmpfs {
         /// Permission bits of its root.
@@ -167,6 +177,26 @@ pub enum PlanError {
     State {
         /// The state directory.
         path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// A file of `envFiles` or `secrets` that cannot be read.
+    #[error("`{key}`: `{}`: `{}`: {because}", printable(name), printable(path))]
+    Given {
+        /// The key of the specification.
+        key: &'static str,
+        /// The name of the variable or key.
+        name: String,
+        /// As it was written.
+        path: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// No place for a `/tmp` on disk.
+    #[error("`tmp`: `{}` cannot hold it: {because}", printable(path))]
+    Tmp {
+        /// The directory around it.
+        path: String,
         /// Why, with the repair.
         because: String,
     },
@@ -257,6 +287,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let runtime = environment::runtime_directory(facts);
 
     let mut mounts = base(spec, facts);
+    let tmp = tmp::place(facts, &masks, &writable, &mut mounts)?;
     mounts.extend(run(facts, network, &runtime));
     mounts.extend(shown_again(facts, &masks, &writable));
     mounts.extend(writable);
@@ -287,8 +318,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         },
     ]);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
-    let (environment, removed, corrected) =
-        environment::build(spec, facts, request, &mounts, &runtime);
+    let built = environment::build(spec, facts, request, &mounts, &runtime)?;
     let disable_userns = !(spec.nested_userns && facts.sysctl_read_only);
     if !disable_userns {
         notes.push(
@@ -299,7 +329,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     // In an order of their own, so that the order of the lists never shows.
     notes.sort();
     notes.dedup();
-    let marker = marker(network, facts, &mounts, visible.len(), &removed);
+    let marker = marker(network, facts, &mounts, visible.len(), &built.removed);
     mounts.extend(visible);
     Ok(Plan {
         network,
@@ -309,9 +339,11 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         mounts,
         awaited: Vec::new(),
         ports: Vec::new(),
-        environment,
-        removed,
-        corrected,
+        environment: built.environment,
+        handed: built.handed,
+        tmp,
+        removed: built.removed,
+        corrected: built.corrected,
         notes,
         marker,
     })

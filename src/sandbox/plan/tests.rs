@@ -69,6 +69,7 @@ fn facts() -> Facts {
         program: Some("/usr/bin/kli".into()),
         kernel_files: Vec::new(),
         sysctl_read_only: false,
+        given: Default::default(),
         memory: 8 << 30,
     }
 }
@@ -88,7 +89,7 @@ fn seen<'a>(plan: &'a Plan, path: &str) -> &'a Kind {
 /// How much a mount gives of the host.
 fn rights(kind: &Kind) -> u8 {
     match kind {
-        Kind::Writable => 2,
+        Kind::Writable | Kind::WritableFrom(_) => 2,
         Kind::ReadOnly | Kind::ReadOnlyFrom(_) => 1,
         _ => 0,
     }
@@ -306,6 +307,6 @@ fn a_variable_goes_with_what_it_points_at() {
     };
     let plan = plan(&facts);
     let kept = names(&plan.environment);
-    let expected = ["XDG_CONFIG_HOME", "INSIDE", "FAR", "WORD", "DISPLAY", "TMPDIR", "PWD"];
+    let expected = ["DISPLAY", "FAR", "INSIDE", "PWD", "TMPDIR", "WORD", "XDG_CONFIG_HOME"];
     assert_eq!(kept, expected);
 }
