@@ -136,7 +136,7 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LaunchError
 /// [`LaunchError`]: nothing was started.
 pub fn run(
     spec: &Spec,
-    file: &Path,
+    file: Option<&Path>,
     request: &Request,
     bwrap: Option<&Path>,
 ) -> Result<u8, LaunchError> {
@@ -151,9 +151,11 @@ pub fn run(
             shown(&inside)
         ),
     })?;
-    let file = std::path::absolute(file).map_err(step("the specification's path"))?;
-    out_of_reach(&file, &plan)
-        .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
+    if let Some(file) = file {
+        let file = std::path::absolute(file).map_err(step("the specification's path"))?;
+        out_of_reach(&file, &plan)
+            .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
+    }
     sys::survive_size_limit();
     prepare::create(&plan.create)?;
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());

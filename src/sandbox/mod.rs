@@ -22,6 +22,7 @@ mod limits;
 mod mountinfo;
 mod namespace;
 mod ports;
+mod preflight;
 mod prepare;
 mod report;
 mod seccomp;
