@@ -8,6 +8,7 @@ mod environment;
 mod failure;
 mod hidden;
 mod life;
+mod matrix;
 mod specification;
 mod view;
 mod workspace;
