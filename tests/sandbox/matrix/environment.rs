@@ -87,7 +87,7 @@ fn descriptors() -> Vec<Row> {
     ]
 }
 
-const SECRETS: &str = r#"{"secretEnv":["TOKEN"],"secrets":{"KEY":"~/.key"}}"#;
+const SECRETS: &str = r#"{"secretEnv":["TOKEN"],"secrets":{"KEY":"~/.key"},"denyEnv":["AWS_*"]}"#;
 
 fn keys() -> Vec<Row> {
     let keys = |attempt, script: &str| {
