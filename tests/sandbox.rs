@@ -3,10 +3,12 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod commands;
 mod environment;
 mod failure;
 mod hidden;
 mod life;
+mod matrix;
 mod secrets;
 mod specification;
 mod steering;

@@ -25,10 +25,9 @@ pub enum Format {
 ///
 /// # Errors
 /// [`LaunchError`] when there is no plan, with the sentence that `run` would print.
-pub fn render(spec: &Spec, format: Format) -> Result<Vec<u8>, LaunchError> {
-    let request = Request::default();
-    let facts = facts::probe(spec, &request)?;
-    let plan = plan::build(spec, &facts, &request)?;
+pub fn render(spec: &Spec, request: &Request, format: Format) -> Result<Vec<u8>, LaunchError> {
+    let facts = facts::probe(spec, request)?;
+    let plan = plan::build(spec, &facts, request)?;
     Ok(match format {
         Format::Words => words(&plan).into_bytes(),
         Format::Shell => shell(&plan),

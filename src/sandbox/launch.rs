@@ -146,7 +146,7 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LaunchError
 /// [`LaunchError`]: nothing was started.
 pub(super) fn run(
     spec: &Spec,
-    file: &Path,
+    file: Option<&Path>,
     request: &Request,
     bwrap: Option<&Path>,
     caller: Keys,
@@ -162,9 +162,11 @@ pub(super) fn run(
             shown(&inside)
         ),
     })?;
-    let file = std::path::absolute(file).map_err(step("the specification's path"))?;
-    out_of_reach(&file, &plan)
-        .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
+    if let Some(file) = file {
+        let file = std::path::absolute(file).map_err(step("the specification's path"))?;
+        out_of_reach(&file, &plan)
+            .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
+    }
     let mut environment = plan.environment.clone();
     environment.extend(secrets::variables(&plan.handed)?);
     let keys = secrets::keys(&plan.handed, &facts.environment, caller)?.pipe()?;

@@ -23,6 +23,7 @@ mod limits;
 mod mountinfo;
 mod namespace;
 mod ports;
+mod preflight;
 mod prepare;
 mod report;
 mod scratch;
