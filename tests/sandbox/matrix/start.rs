@@ -72,7 +72,8 @@ fn usable() -> Vec<Row> {
         row(12, "find localhost (which works)", "getent hosts localhost")
             .refused("localhost")
             .control("getent hosts localhost", "localhost"),
-        row(12, "see own processes (which works)", "sleep 5 & sleep 0.3; cat /proc/$!/comm").refused("sleep"),
+        row(12, "see own processes (which works)", "sleep 5 & sleep 0.3; cat /proc/$!/comm")
+            .refused("sleep"),
         row(
             12,
             "build with a pipe of jobs (which works)",
