@@ -16,6 +16,7 @@ use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER};
 
 mod environment;
+pub mod kernel;
 mod workspace;
 mod writable;
 
@@ -41,6 +42,8 @@ pub struct Plan {
     pub network: bool,
     /// Whether bubblewrap forbids further user namespaces inside.
     pub disable_userns: bool,
+    /// What the kernel refuses to the inside besides mounts.
+    pub kernel: kernel::Surface,
     /// The physical workspace, the current directory inside.
     pub workspace: PathBuf,
     /// Directories to create on the host before the start, outermost first.
@@ -193,6 +196,9 @@ pub enum PlanError {
         printable(.0)
     )]
     Pattern(String),
+    /// A limit that cannot be kept (law 14).
+    #[error("`limits`: {0}")]
+    Limits(String),
     /// The launcher would be hidden by a mask.
     #[error(
         "the launcher `{}` lies inside the denied path `{}`: keep it elsewhere, or deny less",
@@ -252,6 +258,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         notes.push("no home is known, so there is no state directory".into());
     }
     let network = spec.network && !request.no_network;
+    let kernel = kernel::surface(spec, facts, network, &mut notes)?;
     let mut create = Vec::new();
     let writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
     let runtime = environment::runtime_directory(facts);
@@ -289,21 +296,18 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     let (environment, removed, corrected) =
         environment::build(spec, facts, request, &mounts, &runtime);
-    let disable_userns = !(spec.nested_userns && facts.sysctl_read_only);
-    if !disable_userns {
-        notes.push(
-            "`/proc/sys` is read-only here, so further user namespaces cannot be forbidden inside"
-                .into(),
-        );
-    }
+    // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
+    let disable_userns =
+        !(spec.allow_user_namespaces || spec.nested_userns && facts.sysctl_read_only);
     // In an order of their own, so that the order of the lists never shows.
     notes.sort();
     notes.dedup();
-    let marker = marker(network, facts, &mounts, visible.len(), &removed);
+    let marker = marker(network, &kernel, facts, &mounts, visible.len(), &removed);
     mounts.extend(visible);
     Ok(Plan {
         network,
         disable_userns,
+        kernel,
         workspace: facts.workspace.clone(),
         create,
         mounts,
@@ -545,6 +549,10 @@ fn is_visible(mounts: &[Mount], mask: &Mount) -> bool {
 struct Marker {
     version: u64,
     network: bool,
+    abstract_sockets: &'static str,
+    signals_scoped: bool,
+    user_namespaces: bool,
+    limits: Vec<String>,
     workspace: String,
     writable_paths: Vec<String>,
     hidden_paths: usize,
@@ -553,6 +561,7 @@ struct Marker {
 
 fn marker(
     network: bool,
+    kernel: &kernel::Surface,
     facts: &Facts,
     mounts: &[Mount],
     hidden: usize,
@@ -561,6 +570,10 @@ fn marker(
     let marker = Marker {
         version: super::spec::VERSION,
         network,
+        abstract_sockets: kernel.abstract_sockets.word(),
+        signals_scoped: kernel.scoped,
+        user_namespaces: kernel.allow.user_namespaces,
+        limits: kernel.bounds(),
         workspace: facts.workspace.to_string_lossy().into_owned(),
         writable_paths: mounts
             .iter()

@@ -52,7 +52,7 @@ fn denied(path: &str) -> Denied {
     Denied { wish: path.into(), spelled: path.into(), found }
 }
 
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     Facts {
         uid: 1000,
         workspace: WORKSPACE.into(),
@@ -70,6 +70,8 @@ fn facts() -> Facts {
         kernel_files: Vec::new(),
         sysctl_read_only: false,
         memory: 8 << 30,
+        landlock: Some(7),
+        means: crate::sandbox::limits::Means::default(),
     }
 }
 
