@@ -51,6 +51,8 @@ pub struct Facts {
     /// The parts of `/proc` that are there and steer the kernel: user 0 may write them without any
     /// capability, so they are made read-only.
     pub kernel_files: Vec<PathBuf>,
+    /// Where `/proc` lists the user's keys, those of other sessions included.
+    pub key_lists: Vec<PathBuf>,
     /// Whether `/proc/sys` is mounted read-only here, so that bubblewrap cannot forbid further
     /// user namespaces through it.
     pub sysctl_read_only: bool,
@@ -256,6 +258,11 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         kernel_files: KERNEL_FILES
             .iter()
             .map(|name| Path::new("/proc").join(name))
+            .filter(|path| path.exists())
+            .collect(),
+        key_lists: ["/proc/keys", "/proc/key-users"]
+            .into_iter()
+            .map(PathBuf::from)
             .filter(|path| path.exists())
             .collect(),
         sysctl_read_only: rustix::fs::statvfs("/proc/sys/user")

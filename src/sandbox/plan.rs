@@ -405,6 +405,15 @@ fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     masks.iter().find(|mask| path.starts_with(&mask.destination))
 }
 
+/// The most of a file system in memory that is only there to be empty, in bytes.
+const SMALL: u64 = 16 << 20;
+
+/// A part of the memory, in bytes; all file systems in memory together have a quarter (law 14). Never
+/// nothing, which would mean without a bound (tmpfs(5)).
+fn share(facts: &Facts, part: u64) -> u64 {
+    (facts.memory / part).max(4096)
+}
+
 /// The trees that are there in every jail.
 fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
     let mount = |destination: &str, kind, reason: &str| Mount {
@@ -412,14 +421,12 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
         kind,
         reason: reason.into(),
     };
-    // All of them together stay below a quarter of the memory.
-    let share = |part: u64| (facts.memory / part).max(16 << 20);
     let mut mounts = vec![
         mount("/", Kind::ReadOnly, "the machine, read-only"),
         mount("/dev", Kind::Dev, "a minimal /dev"),
         mount(
             "/dev/shm",
-            Kind::Tmpfs { mode: 0o1777, size: share(16) },
+            Kind::Tmpfs { mode: 0o1777, size: share(facts, 16) },
             "shared memory of the inside's own",
         ),
         mount("/dev", Kind::Seal, "nothing is added to /dev from inside"),
@@ -442,9 +449,17 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
             reason: "user 0 could steer the kernel through it".into(),
         }));
     }
+    // A `/proc` with something over it forbids another one in a namespace further in.
+    if !spec.allow_user_namespaces {
+        mounts.extend(facts.key_lists.iter().map(|path| Mount {
+            destination: path.clone(),
+            kind: Kind::ReadOnlyFrom("/dev/null".into()),
+            reason: "it lists the user's keys, also those of other sessions".into(),
+        }));
+    }
     mounts.push(mount(
         "/tmp",
-        Kind::Tmpfs { mode: 0o1777, size: share(8) },
+        Kind::Tmpfs { mode: 0o1777, size: share(facts, 8) },
         "a private /tmp: the host's holds other programs' sockets and files",
     ));
     mounts
@@ -454,7 +469,7 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
 fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
     let mut mounts = vec![Mount {
         destination: "/run".into(),
-        kind: Kind::Tmpfs { mode: 0o755, size: 16 << 20 },
+        kind: Kind::Tmpfs { mode: 0o755, size: share(facts, 64).min(SMALL) },
         reason: "an empty /run: the host's holds the sockets of its services".into(),
     }];
     for entry in &facts.run {
@@ -470,7 +485,7 @@ fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
     }
     mounts.push(Mount {
         destination: runtime.to_path_buf(),
-        kind: Kind::Tmpfs { mode: 0o700, size: (facts.memory / 32).max(16 << 20) },
+        kind: Kind::Tmpfs { mode: 0o700, size: share(facts, 32) },
         reason: "a runtime directory of the inside's own".into(),
     });
     // Elsewhere the caller's runtime directory would still be seen.
@@ -481,7 +496,7 @@ fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
     {
         mounts.push(Mount {
             destination: outer.clone(),
-            kind: Kind::Tmpfs { mode: 0o700, size: 16 << 20 },
+            kind: Kind::Tmpfs { mode: 0o700, size: share(facts, 64).min(SMALL) },
             reason: "the host's runtime directory: it holds the sockets of the session".into(),
         });
     }

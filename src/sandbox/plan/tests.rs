@@ -68,6 +68,7 @@ pub(super) fn facts() -> Facts {
         launcher: "/usr/bin/kli-sandbox".into(),
         program: Some("/usr/bin/kli".into()),
         kernel_files: Vec::new(),
+        key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,
         memory: 8 << 30,
         landlock: Some(7),

@@ -1,5 +1,7 @@
+use proptest::prelude::*;
+
 use super::super::super::limits::Means;
-use super::super::super::plan::{Plan, Request, build};
+use super::super::super::plan::{Kind, Plan, Request, build};
 use super::super::super::spec::Limits;
 use super::super::tests::facts;
 use super::*;
@@ -112,4 +114,41 @@ fn a_limit_is_kept_by_one_means_or_refused() {
     assert!(text.contains("`memory` is 4096 bytes"), "{text}");
     // Nothing is asked for.
     assert_eq!(planned(&Spec::default(), &with(false, &[])).kernel.resources, Resources::default());
+}
+
+proptest! {
+    #[test]
+    fn all_memory_that_files_can_take_is_a_quarter(
+        memory in (64_u64 << 20)..(4 << 40),
+        runtime: bool,
+        nested_userns: bool,
+        uid in prop::sample::select(vec![0, 1000]),
+    ) {
+        let facts = Facts {
+            memory,
+            uid,
+            runtime: runtime.then(|| "/var/lib/session/1000".into()),
+            ..facts()
+        };
+        let plan = planned(&Spec { nested_userns, ..Spec::default() }, &facts);
+        let mut total = 0;
+        for (at, mount) in plan.mounts.iter().enumerate() {
+            match mount.kind {
+                Kind::Tmpfs { size, .. } => {
+                    prop_assert!(size > 0, "{:?} has no bound", mount);
+                    total += size;
+                }
+                // bubblewrap gives it half the memory, so nothing may be put there.
+                Kind::Dev => {
+                    let later = &plan.mounts[at..];
+                    let sealed = later.iter().any(|later| {
+                        later.kind == Kind::Seal && later.destination == mount.destination
+                    });
+                    prop_assert!(sealed);
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(total > 0 && total <= memory / 4, "{total} of {memory}");
+    }
 }
