@@ -6,7 +6,9 @@
 mod environment;
 mod failure;
 mod hidden;
+mod kernel;
 mod life;
+mod limits;
 mod specification;
 mod view;
 mod workspace;
