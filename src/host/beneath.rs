@@ -160,7 +160,11 @@ mod tests {
         (place, root)
     }
 
+    static TREE: std::sync::LazyLock<(tempfile::TempDir, Beneath)> = std::sync::LazyLock::new(tree);
+
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
         #[test]
         fn both_ways_open_the_same_or_nothing(
             names in prop::collection::vec(
@@ -174,7 +178,7 @@ mod tests {
                 OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY),
             ]),
         ) {
-            let (_place, root) = tree();
+            let (_, root) = &*TREE;
             let name = names.join("/");
             let identity = |handle: OwnedFd| {
                 let stat = rustix::fs::fstat(&handle).unwrap();

@@ -92,7 +92,7 @@ fn what_programs_need_is_not_refused() {
         let text = ok(&world.inside(
             "mkdir d && chmod 2755 d f0 2>/dev/null; chmod 2755 d && stat -c %a d; \
              mkdir -m 2750 e && stat -c %a e; touch f && chmod 2755 f && stat -c %a f; \
-             chmod 1777 d && stat -c %a d; install -m 755 f g && stat -c %a g; \
+             mkdir h && chmod 1777 h && stat -c %a h; install -m 755 f g && stat -c %a g; \
              seq 100000 | sort --parallel=4 -R | sort -n --parallel=4 -S 1M | tail -1; \
              git init -q --shared r && stat -c %a r/.git/objects",
         ));
@@ -171,11 +171,11 @@ fn the_session_keyring_of_the_caller_stays_outside() {
         let [keyctl, add, request] =
             [libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key].map(|it| it.to_string());
         let ask = format!(
-            "my $r = syscall({request}, \"user\", \"kli-jail-key\", 0, 0); print $r > 0 ? \"found\\n\" : 0 + $! . \"\\n\";"
+            "my ($t, $d) = (\"user\", \"kli-jail-key\"); my $r = syscall({request}, $t, $d, 0, 0); print $r > 0 ? \"found\\n\" : 0 + $! . \"\\n\";"
         );
         let begin = format!(
-            "syscall({keyctl}, 1, 0) > 0 or die \"join $!\"; \
-             syscall({add}, \"user\", \"kli-jail-key\", \"secret\", 6, -3) > 0 or die \"add $!\"; exec @ARGV"
+            "my ($t, $d, $s) = (\"user\", \"kli-jail-key\", \"secret\"); syscall({keyctl}, 1, 0) > 0 or die \"join $!\"; \
+             syscall({add}, $t, $d, $s, 6, -3) > 0 or die \"add $!\"; exec @ARGV"
         );
         let list = "grep -c kli-jail-key /proc/keys; cat /proc/keys /proc/key-users";
         let started = |words: &[&str]| {

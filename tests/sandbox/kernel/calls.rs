@@ -77,12 +77,12 @@ const FCHMODAT2: i64 = 452;
 /// Every attempt. In their arguments nothing would have an effect on the machine outside either.
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
-    row("tiocsti", libc::SYS_ioctl, "0, 0x5412, \"x\"", EPERM, Plainly),
-    row("tiocsti with dirt in the upper half", libc::SYS_ioctl, "0, 0x7fffffff00005412, \"x\"", EPERM, Plainly),
-    row("tioclinux", libc::SYS_ioctl, "0, 0x541c, \"\\x02\"", EPERM, Plainly),
-    row("tioclinux with dirt in the upper half", libc::SYS_ioctl, "0, 0x100000000 + 0x541c, \"\\x02\"", EPERM, Plainly),
-    row("console strings", libc::SYS_ioctl, "0, 0x4b49, \"x\" x 600", EPERM, Plainly),
-    row("console keys", libc::SYS_ioctl, "0, 0x4b47, \"x\" x 8", EPERM, Plainly),
+    row("tiocsti", libc::SYS_ioctl, "0, 0x5412, b(\"x\")", EPERM, Plainly),
+    row("tiocsti with dirt in the upper half", libc::SYS_ioctl, "0, 0x7fffffff00005412, b(\"x\")", EPERM, Plainly),
+    row("tioclinux", libc::SYS_ioctl, "0, 0x541c, b(\"\\x02\")", EPERM, Plainly),
+    row("tioclinux with dirt in the upper half", libc::SYS_ioctl, "0, 0x100000000 + 0x541c, b(\"\\x02\")", EPERM, Plainly),
+    row("console strings", libc::SYS_ioctl, "0, 0x4b49, b(\"x\" x 600)", EPERM, Plainly),
+    row("console keys", libc::SYS_ioctl, "0, 0x4b47, b(\"x\" x 8)", EPERM, Plainly),
     row("unshare user", libc::SYS_unshare, "0x10000000", EPERM, Namespace),
     row("unshare mount", libc::SYS_unshare, "0x20000", EPERM, Namespace),
     row("unshare network", libc::SYS_unshare, "0x40000000", EPERM, Namespace),
@@ -91,40 +91,40 @@ pub(super) const ROWS: &[Row] = &[
     row("clone processes", libc::SYS_clone, "0x20000011, 0, 0, 0, 0", EPERM, Namespace),
     row("clone3", libc::SYS_clone3, "0, 0", ENOSYS, Plainly),
     row("setns", libc::SYS_setns, "open_fd(\"/proc/self/ns/mnt\"), 0", EPERM, Namespace),
-    row("mount", libc::SYS_mount, "\"none\", \"/mnt\", \"tmpfs\", 0, 0", EPERM, Namespace),
-    row("umount2", libc::SYS_umount2, "\"/mnt\", 0x2", EPERM, Namespace),
-    row("pivot_root", libc::SYS_pivot_root, "\"/nonexistent\", \"/nonexistent\"", EPERM, Namespace),
-    row("chroot", libc::SYS_chroot, "\"/\"", EPERM, Namespace),
-    row("open_tree", libc::SYS_open_tree, "-100, \"/\", 1", EPERM, Namespace),
-    row("open_tree_attr", OPEN_TREE_ATTR, "-100, \"/\", 0, 0, 0", EPERM, Namespace),
-    row("move_mount", libc::SYS_move_mount, "-1, \"\", -1, \"\", 0", EPERM, Namespace),
-    row("fsopen", libc::SYS_fsopen, "\"tmpfs\", 0", EPERM, Namespace),
+    row("mount", libc::SYS_mount, "b(\"none\"), b(\"/mnt\"), b(\"tmpfs\"), 0, 0", EPERM, Namespace),
+    row("umount2", libc::SYS_umount2, "b(\"/mnt\"), 0x2", EPERM, Namespace),
+    row("pivot_root", libc::SYS_pivot_root, "b(\"/nonexistent\"), b(\"/nonexistent\")", EPERM, Namespace),
+    row("chroot", libc::SYS_chroot, "b(\"/\")", EPERM, Namespace),
+    row("open_tree", libc::SYS_open_tree, "-100, b(\"/\"), 1", EPERM, Namespace),
+    row("open_tree_attr", OPEN_TREE_ATTR, "-100, b(\"/\"), 0, 0, 0", EPERM, Namespace),
+    row("move_mount", libc::SYS_move_mount, "-1, b(\"\"), -1, b(\"\"), 0", EPERM, Namespace),
+    row("fsopen", libc::SYS_fsopen, "b(\"tmpfs\"), 0", EPERM, Namespace),
     row("fsconfig", libc::SYS_fsconfig, "-1, 99, 0, 0, 0", EPERM, Namespace),
     row("fsmount", libc::SYS_fsmount, "-1, 0, 0", EPERM, Namespace),
-    row("fspick", libc::SYS_fspick, "-100, \"/nonexistent\", 0", EPERM, Namespace),
-    row("mount_setattr", libc::SYS_mount_setattr, "-1, \"\", 0, 0, 0", EPERM, Namespace),
+    row("fspick", libc::SYS_fspick, "-100, b(\"/nonexistent\"), 0", EPERM, Namespace),
+    row("mount_setattr", libc::SYS_mount_setattr, "-1, b(\"\"), 0, 0, 0", EPERM, Namespace),
     row("statmount", STATMOUNT, "0, 0, 0, 0", ENOSYS, Nowhere),
     row("listmount", LISTMOUNT, "0, 0, 0, 0", ENOSYS, Nowhere),
-    row("name_to_handle_at", libc::SYS_name_to_handle_at, "-100, \"/\", 0, 0, 0", EPERM, Plainly),
+    row("name_to_handle_at", libc::SYS_name_to_handle_at, "-100, b(\"/\"), 0, 0, 0", EPERM, Plainly),
     row("open_by_handle_at", libc::SYS_open_by_handle_at, "-1, 0, 0", EPERM, Root),
     row("keyctl", libc::SYS_keyctl, "0, -3, 0", EPERM, Plainly),
-    row("add_key", libc::SYS_add_key, "\"user\", \"kli-row\", \"x\", 1, -2", EPERM, Plainly),
-    row("request_key", libc::SYS_request_key, "\"user\", \"kli-nothing\", 0, 0", EPERM, Plainly),
+    row("add_key", libc::SYS_add_key, "b(\"user\"), b(\"kli-row\"), b(\"x\"), 1, -2", EPERM, Plainly),
+    row("request_key", libc::SYS_request_key, "b(\"user\"), b(\"kli-nothing\"), 0, 0", EPERM, Plainly),
     row("bpf", libc::SYS_bpf, "0, 0, 0", EPERM, Root),
     row("perf_event_open", libc::SYS_perf_event_open, "0, 0, -1, -1, 0", EPERM, Plainly),
     row("userfaultfd", libc::SYS_userfaultfd, "1", EPERM, Plainly),
     switched(row("kexec_load", libc::SYS_kexec_load, "0, 0, 0, 8", EPERM, Root), "/proc/sys/kernel/kexec_load_disabled"),
-    switched(row("kexec_file_load", libc::SYS_kexec_file_load, "-1, -1, 0, \"\", 0x100", EPERM, Root), "/proc/sys/kernel/kexec_load_disabled"),
-    switched(row("init_module", libc::SYS_init_module, "0, 0, \"\"", EPERM, Root), "/proc/sys/kernel/modules_disabled"),
-    switched(row("finit_module", libc::SYS_finit_module, "-1, \"\", 0", EPERM, Root), "/proc/sys/kernel/modules_disabled"),
-    switched(row("delete_module", libc::SYS_delete_module, "\"kli_nothing\", 0x800", EPERM, Root), "/proc/sys/kernel/modules_disabled"),
+    switched(row("kexec_file_load", libc::SYS_kexec_file_load, "-1, -1, 0, b(\"\"), 0x100", EPERM, Root), "/proc/sys/kernel/kexec_load_disabled"),
+    switched(row("init_module", libc::SYS_init_module, "0, 0, b(\"\")", EPERM, Root), "/proc/sys/kernel/modules_disabled"),
+    switched(row("finit_module", libc::SYS_finit_module, "-1, b(\"\"), 0", EPERM, Root), "/proc/sys/kernel/modules_disabled"),
+    switched(row("delete_module", libc::SYS_delete_module, "b(\"kli_nothing\"), 0x800", EPERM, Root), "/proc/sys/kernel/modules_disabled"),
     row("syslog", libc::SYS_syslog, "10, 0, 0", EPERM, Root),
     row("reboot", libc::SYS_reboot, "0, 0, 0, 0", EPERM, Root),
-    row("acct", libc::SYS_acct, "\"/nonexistent/acct\"", EPERM, Root),
-    row("quotactl", libc::SYS_quotactl, "0xff, \"/\", 0, 0", EPERM, Plainly),
+    row("acct", libc::SYS_acct, "b(\"/nonexistent/acct\")", EPERM, Root),
+    row("quotactl", libc::SYS_quotactl, "0xff, b(\"/\"), 0, 0", EPERM, Plainly),
     row("quotactl_fd", libc::SYS_quotactl_fd, "-1, 0xff, 0, 0", EPERM, Plainly),
-    row("swapon", libc::SYS_swapon, "\"/nonexistent\", 0x7f00000", EPERM, Plainly),
-    row("swapoff", libc::SYS_swapoff, "\"/nonexistent\"", EPERM, Root),
+    row("swapon", libc::SYS_swapon, "b(\"/nonexistent\"), 0x7f00000", EPERM, Plainly),
+    row("swapoff", libc::SYS_swapoff, "b(\"/nonexistent\")", EPERM, Root),
     #[cfg(target_arch = "x86_64")]
     row("iopl", libc::SYS_iopl, "9", EPERM, Plainly),
     #[cfg(target_arch = "x86_64")]
@@ -145,45 +145,50 @@ pub(super) const ROWS: &[Row] = &[
     row("netlink of devices", libc::SYS_socket, "16, 3, 15", EPROTONOSUPPORT, Plainly),
     row("netlink of audit", libc::SYS_socket, "16, 3, 9", EPROTONOSUPPORT, Nowhere),
     row("netlink of netfilter", libc::SYS_socket, "16, 3, 12", EPROTONOSUPPORT, Nowhere),
-    row("pair of internet sockets", libc::SYS_socketpair, "2, 1, 0, \"x\" x 8", EAFNOSUPPORT, Plainly),
+    row("pair of internet sockets", libc::SYS_socketpair, "2, 1, 0, b(\"x\" x 8)", EAFNOSUPPORT, Plainly),
     #[cfg(target_arch = "x86_64")]
-    row("chmod setuid", libc::SYS_chmod, "\"f\", 04755", EPERM, Plainly),
+    row("chmod setuid", libc::SYS_chmod, "b(\"f\"), 04755", EPERM, Plainly),
     row("fchmod setuid", libc::SYS_fchmod, "open_fd(\"f\"), 04755", EPERM, Plainly),
-    row("fchmodat setuid", libc::SYS_fchmodat, "-100, \"f\", 06755", EPERM, Plainly),
-    row("fchmodat2 setuid", FCHMODAT2, "-100, \"f\", 04755, 0", EPERM, Plainly),
+    row("fchmodat setuid", libc::SYS_fchmodat, "-100, b(\"f\"), 06755", EPERM, Plainly),
+    row("fchmodat2 setuid", FCHMODAT2, "-100, b(\"f\"), 04755, 0", EPERM, Plainly),
     #[cfg(target_arch = "x86_64")]
-    row("creat setuid", libc::SYS_creat, "\"c\", 04755", EPERM, Plainly),
+    row("creat setuid", libc::SYS_creat, "b(\"c\"), 04755", EPERM, Plainly),
     #[cfg(target_arch = "x86_64")]
-    row("open setuid", libc::SYS_open, "\"o\", 0101, 04755", EPERM, Plainly),
+    row("open setuid", libc::SYS_open, "b(\"o\"), 0101, 04755", EPERM, Plainly),
     #[cfg(target_arch = "x86_64")]
-    row("open setgid", libc::SYS_open, "\"p\", 0101, 02755", EPERM, Plainly),
-    row("openat setuid", libc::SYS_openat, "-100, \"q\", 0101, 04755", EPERM, Plainly),
-    row("openat setgid", libc::SYS_openat, "-100, \"r\", 0101, 02755", EPERM, Plainly),
-    row("nameless file setuid", libc::SYS_openat, "-100, \".\", 020000002 | O_DIRECTORY, 04755", EPERM, Plainly),
-    row("openat2", libc::SYS_openat2, "-100, \"s\", pack(\"QQQ\", 0101, 04755, 0), 24", ENOSYS, Plainly),
+    row("open setgid", libc::SYS_open, "b(\"p\"), 0101, 02755", EPERM, Plainly),
+    row("openat setuid", libc::SYS_openat, "-100, b(\"q\"), 0101, 04755", EPERM, Plainly),
+    row("openat setgid", libc::SYS_openat, "-100, b(\"r\"), 0101, 02755", EPERM, Plainly),
+    row("nameless file setuid", libc::SYS_openat, "-100, b(\".\"), 020000002 | O_DIRECTORY, 04755", EPERM, Plainly),
+    row("openat2", libc::SYS_openat2, "-100, b(\"s\"), b(pack(\"QQQ\", 0101, 04755, 0)), 24", ENOSYS, Plainly),
     #[cfg(target_arch = "x86_64")]
-    row("mknod setuid", libc::SYS_mknod, "\"t\", 0104755, 0", EPERM, Plainly),
-    row("mknodat setgid", libc::SYS_mknodat, "-100, \"u\", 0102755, 0", EPERM, Plainly),
+    row("mknod setuid", libc::SYS_mknod, "b(\"t\"), 0104755, 0", EPERM, Plainly),
+    row("mknodat setgid", libc::SYS_mknodat, "-100, b(\"u\"), 0102755, 0", EPERM, Plainly),
     #[cfg(target_arch = "x86_64")]
-    row("mkdir setuid", libc::SYS_mkdir, "\"v\", 04755", EPERM, Plainly),
-    row("mkdirat setuid", libc::SYS_mkdirat, "-100, \"w\", 04755", EPERM, Plainly),
+    row("mkdir setuid", libc::SYS_mkdir, "b(\"v\"), 04755", EPERM, Plainly),
+    row("mkdirat setuid", libc::SYS_mkdirat, "-100, b(\"w\"), 04755", EPERM, Plainly),
 ];
 
 /// The beginning of a script of attempts.
 pub(super) const SCRIPT: &str = r#"
 use Fcntl qw(O_DIRECTORY);
+use POSIX ();
 $| = 1;
 umask 0;
+# No constant: the kernel may write where its arguments point.
+sub b { return "$_[0]" }
 sub open_fd { open(my $file, "<", $_[0]) or die "$_[0]: $!"; push @kept, $file; return fileno $file }
 sub attempt {
     my ($name, $call) = @_;
-    my $parent = $$;
+    # In a process of its own, so that what one call changes is not there for the next.
+    my $process = fork();
+    if ($process) { waitpid($process, 0); return }
     $! = 0;
     my $answer = $call->();
     my $number = $answer == -1 ? 0 + $! : 0;
-    # A child of clone(2) does not know its own number.
-    if ($name =~ /^clone / && $answer == 0) { require POSIX; POSIX::_exit(0) }
-    print "$name $number\n";
+    # The child of clone(2) is not the one that tells.
+    print "$name $number\n" unless $name =~ /^clone / && $answer == 0;
+    POSIX::_exit(0);
 }
 "#;
 
@@ -193,7 +198,7 @@ my $text = "secret" . chr(0) x 10;
 my $at = unpack("Q", pack("P", $text));
 pipe(my $read, my $write);
 my $child = fork();
-if (!$child) { sysread($read, my $x, 1); exit }
+if (!$child) { close $write; sysread($read, my $x, 1); exit }
 syscall(PTRACE, 16, $child, 0, 0) == 0 or die "attach $!";
 waitpid($child, 0);
 my $word = chr(0) x 8;
@@ -215,7 +220,8 @@ $SIG{TERM} = "IGNORE";
 sub told { print "$_[0] ", 0 + $!, "\n" unless $_[1] }
 told("kill", kill 15, VICTIM);
 told("group", kill -15, VICTIM);
-told("queue", syscall(QUEUE, VICTIM, 15, pack("iiix4x112", 15, 0, -1)) == 0);
+my $info = pack("iii", 15, 0, -1) . chr(0) x 116;
+told("queue", syscall(QUEUE, VICTIM, 15, $info) == 0);
 told("open", (my $fd = syscall(OPEN, VICTIM, 0)) >= 0);
 $! = 0;
 my $entry = sysopen(my $directory, "/proc/VICTIM", 0200000);
