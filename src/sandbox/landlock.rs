@@ -28,7 +28,45 @@ pub(super) fn confine(command: &mut Command) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests start processes themselves")]
+
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
     use super::*;
+
+    /// What perl prints, confined or not.
+    fn perl(script: &str, argument: &str, confined: bool) -> String {
+        let mut command = Command::new("perl");
+        command.args(["-e", script, argument]);
+        if confined {
+            confine(&mut command).unwrap();
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    #[test]
+    fn a_domain_keeps_signals_and_abstract_sockets_in() {
+        let version = super::super::sys::landlock_version();
+        if !has_scopes(version) {
+            let mut command = Command::new("true");
+            assert!(confine(&mut command).is_err(), "refused, and not left out");
+            return;
+        }
+        let signal = "print kill(0, $ARGV[0]) ? q(sent) : 0 + $!";
+        let own = std::process::id().to_string();
+        assert_eq!(perl(signal, &own, false), "sent", "control");
+        assert_eq!(perl(signal, &own, true), libc::EPERM.to_string());
+        let inside = "my $p = fork() || do { sleep 9; exit }; print kill(9, $p); wait";
+        assert_eq!(perl(inside, "", true), "1", "its own processes");
+        let name = format!("kli-scope-{own}");
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        let connect = "socket(S, 1, 1, 0) or die; \
+             print connect(S, pack(q(Sxa*), 1, $ARGV[0])) ? q(connected) : 0 + $!";
+        assert_eq!(perl(connect, &name, false), "connected", "control");
+        assert_eq!(perl(connect, &name, true), libc::EPERM.to_string());
+    }
 
     #[test]
     fn scopes_come_with_version_six() {

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "tests start processes themselves")]
+
 use proptest::prelude::*;
 
 use super::*;
@@ -336,4 +338,27 @@ fn what_namespaces_allow_is_only_what_they_need() {
     let (closed, open) = (names(CLOSED), names(open));
     let gone: Vec<_> = closed.iter().filter(|name| !open.contains(name)).collect();
     assert_eq!(gone, [&"namespaces", &"mounts"]);
+}
+
+/// Under the real kernel: what a machine without scopes gets.
+#[test]
+fn without_unix_sockets_none_is_opened_and_pairs_are() {
+    let script = "print socket(S, 1, 1, 0) ? 0 : 0 + $!, q( ), socketpair(A, B, 1, 1, 0) ? 0 : 0 + $!, \
+         q( ), socket(S, 2, 1, 0) ? 0 : 0 + $!";
+    for (unix_sockets, expected) in [(true, "0 0 0"), (false, "97 0 0")] {
+        let allow = Allow { user_namespaces: false, unix_sockets };
+        let mut filter = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut filter, &super::program(Machine::HERE, allow)).unwrap();
+        let output = std::process::Command::new("sh")
+            .args([
+                "-c",
+                "exec bwrap --dev-bind / / --unshare-user --seccomp 9 perl -e \"$1\" 9<\"$2\"",
+                "sh",
+            ])
+            .arg(script)
+            .arg(filter.path())
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    }
 }
