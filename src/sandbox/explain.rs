@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::facts;
 use super::launch::{LaunchError, namespaces, words_of};
+use super::plan::kernel::AbstractSockets;
 use super::plan::{self, Kind, Mount, Plan, Request, printable, shown};
 use super::spec::Spec;
 
@@ -57,8 +58,26 @@ fn words(plan: &Plan) -> String {
     let mut lines = vec![
         format!("workspace: {}", shown(&plan.workspace)),
         format!("network: {}", if plan.network { "the host's" } else { "loopback only" }),
-        "mounts (a later one wins):".to_owned(),
     ];
+    for (name, what) in plan.kernel.refused() {
+        lines.push(format!("refused calls: {name:<14} -- {what}"));
+    }
+    lines.push(format!(
+        "abstract sockets: {}; signals: {}",
+        match plan.kernel.abstract_sockets {
+            AbstractSockets::OwnNetwork => "the jail's own network has its own",
+            AbstractSockets::Scoped => "kept in by Landlock",
+            AbstractSockets::NoSockets => "none, as no Unix socket can be opened",
+            AbstractSockets::Reachable => "the host's can be reached",
+        },
+        if plan.kernel.scoped {
+            "kept in by the PID namespace and by Landlock"
+        } else {
+            "kept in by the PID namespace"
+        }
+    ));
+    lines.extend(plan.kernel.bounds().into_iter().map(|bound| format!("limit: {bound}")));
+    lines.push("mounts (a later one wins):".to_owned());
     for mount in &plan.mounts {
         lines.push(format!(
             "  {:<16} {}  -- {}",
@@ -86,6 +105,10 @@ fn words(plan: &Plan) -> String {
 struct Told<'a> {
     workspace: String,
     network: bool,
+    refused_calls: Vec<&'a str>,
+    abstract_sockets: &'a str,
+    signals_scoped: bool,
+    limits: Vec<String>,
     mounts: Vec<ToldMount<'a>>,
     created: Vec<String>,
     removed_variables: Vec<String>,
@@ -105,6 +128,10 @@ fn json(plan: &Plan) -> Vec<u8> {
     let told = Told {
         workspace: plan.workspace.to_string_lossy().into_owned(),
         network: plan.network,
+        refused_calls: plan.kernel.refused().map(|(name, _)| name).collect(),
+        abstract_sockets: plan.kernel.abstract_sockets.word(),
+        signals_scoped: plan.kernel.scoped,
+        limits: plan.kernel.bounds(),
         mounts: plan
             .mounts
             .iter()

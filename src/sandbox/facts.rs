@@ -14,6 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use super::limits::{Means, group};
 use super::plan::Request;
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
@@ -50,11 +51,17 @@ pub struct Facts {
     /// The parts of `/proc` that are there and steer the kernel: user 0 may write them without any
     /// capability, so they are made read-only.
     pub kernel_files: Vec<PathBuf>,
+    /// Where `/proc` lists the user's keys, those of other sessions included.
+    pub key_lists: Vec<PathBuf>,
     /// Whether `/proc/sys` is mounted read-only here, so that bubblewrap cannot forbid further
     /// user namespaces through it.
     pub sysctl_read_only: bool,
     /// The machine's memory in bytes.
     pub memory: u64,
+    /// The version of Landlock's interface (landlock(7)); zero = switched off.
+    pub landlock: Option<i32>,
+    /// What can bound the inside; looked at when the specification has limits.
+    pub means: Means,
 }
 
 /// A name that shall be hidden and what is there now.
@@ -253,13 +260,29 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             .map(|name| Path::new("/proc").join(name))
             .filter(|path| path.exists())
             .collect(),
+        key_lists: ["/proc/keys", "/proc/key-users"]
+            .into_iter()
+            .map(PathBuf::from)
+            .filter(|path| path.exists())
+            .collect(),
         sysctl_read_only: rustix::fs::statvfs("/proc/sys/user")
             .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
         memory: sys::memory(),
+        landlock: sys::landlock_version(),
+        means: spec.limits.map(|_| means(uid)).unwrap_or_default(),
         homes: places.homes,
         environment,
         workspace,
     })
+}
+
+fn means(uid: u32) -> Means {
+    // User 0 of an own namespace is somebody else to the kernel.
+    let machines_root = || {
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        map.lines().all(|line| line.split_whitespace().nth(1) == Some("0"))
+    };
+    Means { tasks_by_limit: uid != 0 || !machines_root(), groups: group::find(Path::new("/")) }
 }
 
 /// Finds `name` on `PATH` as a shell would, absolute entries only.

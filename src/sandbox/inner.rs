@@ -11,6 +11,7 @@ use std::os::fd::RawFd;
 use rustix::process::{Pid, WaitOptions, getpid, wait};
 use serde::{Deserialize, Serialize};
 
+use super::limits::Resources;
 use super::sys;
 
 /// What the launcher tells the last stage, as JSON in its first word. The inside can read it.
@@ -22,6 +23,8 @@ pub(super) struct Orders {
     pub(super) status: RawFd,
     /// The caller's standard error.
     pub(super) errors: RawFd,
+    /// What bounds the program.
+    pub(super) resources: Resources,
 }
 
 /// Runs `words`: the orders, the program and its arguments. Returns the code to exit with.
@@ -63,6 +66,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     }
     drop(status);
     sys::close_from(3)?;
+    orders.resources.take_on()?;
 
     let words: Vec<OsString> = words.collect();
     // A group of its own, so that what a terminal would send to all reaches all of them.

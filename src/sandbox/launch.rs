@@ -17,6 +17,7 @@ use rustix::pipe::PipeFlags;
 
 use super::facts::{self, FactsError};
 use super::inner::Orders;
+use super::limits::group::Groups;
 use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::ports::Ports;
@@ -25,7 +26,7 @@ use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
 use super::terminal::Saved;
 use super::watch::Watch;
-use super::{INNER, diagnose, sys};
+use super::{INNER, diagnose, landlock, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +116,11 @@ pub enum LaunchError {
         /// What repairs it.
         repair: String,
     },
+    /// No session keyring of the jail's own (law 7).
+    #[error(
+        "a fresh session keyring cannot be had ({0}): when it is the quota, raise `kernel.keys.maxkeys`"
+    )]
+    Keyring(#[source] io::Error),
     /// A step between the launcher and the kernel.
     #[error("{step}: {source}")]
     System {
@@ -140,6 +146,7 @@ pub fn run(
     request: &Request,
     bwrap: Option<&Path>,
 ) -> Result<u8, LaunchError> {
+    sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
     let facts = facts::probe(spec, request)?;
     let plan = plan::build(spec, &facts, request)?;
@@ -157,6 +164,9 @@ pub fn run(
             .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
     }
     sys::survive_size_limit();
+    let surface = &plan.kernel;
+    let (groups, doors) = Groups::new(&surface.groups, surface.group_tasks, surface.group_memory)
+        .map_err(step("the control group of `limits`"))?;
     prepare::create(&plan.create)?;
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
@@ -199,12 +209,18 @@ pub fn run(
         arguments.push(0);
     }
     let arguments = text_file("arguments", &arguments)?;
+    let filter = seccomp::program(seccomp::Machine::HERE, plan.kernel.allow);
+    let filter = text_file("filter", &filter)?;
     // Beyond this line they are bubblewrap's, which closes all but the last stage's two.
-    for fd in [&marker, &status_theirs, &errors, &arguments] {
+    for fd in [&marker, &status_theirs, &errors, &arguments, &filter] {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
     }
-    let orders = Orders { status: status_theirs.as_raw_fd(), errors: errors.as_raw_fd() };
+    let orders = Orders {
+        status: status_theirs.as_raw_fd(),
+        errors: errors.as_raw_fd(),
+        resources: plan.kernel.resources,
+    };
     let orders = serde_json::to_string(&orders).map_err(step("the orders"))?;
     let mut command = Command::new(&bwrap);
     command
@@ -212,6 +228,8 @@ pub fn run(
         .envs(plan.environment.iter().map(|(name, value)| (name, value)))
         .arg("--args")
         .arg(arguments.as_raw_fd().to_string())
+        .arg("--seccomp")
+        .arg(filter.as_raw_fd().to_string())
         .arg("--")
         .args([INNER, "inner"])
         .arg(orders)
@@ -219,6 +237,10 @@ pub fn run(
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
+    sys::group::enter_at_start(&mut command, doors);
+    if plan.kernel.scoped {
+        landlock::confine(&mut command).map_err(step("Landlock's scopes"))?;
+    }
     let mut companions: Vec<Box<dyn Companion>> = Vec::new();
     companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
     companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
@@ -236,12 +258,13 @@ pub fn run(
         _ => LaunchError::Unusable { path: bwrap.clone(), because: error.to_string() },
     })?;
     drop(command);
-    drop((marker, status_theirs, errors, arguments));
+    drop((marker, status_theirs, errors, arguments, filter));
     let pipes = Pipes { status, signals };
     let outcome = supervise(&child, &pipes, &mut companions);
     terminal.put_back();
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     drop(companions);
+    drop(groups);
     if let Some(sentence) = outcome.ended {
         return Err(LaunchError::Ended(sentence));
     }

@@ -52,7 +52,7 @@ fn denied(path: &str) -> Denied {
     Denied { wish: path.into(), spelled: path.into(), found }
 }
 
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     Facts {
         uid: 1000,
         workspace: WORKSPACE.into(),
@@ -68,8 +68,11 @@ fn facts() -> Facts {
         launcher: "/usr/bin/kli-sandbox".into(),
         program: Some("/usr/bin/kli".into()),
         kernel_files: Vec::new(),
+        key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,
         memory: 8 << 30,
+        landlock: Some(7),
+        means: crate::sandbox::limits::Means::default(),
     }
 }
 
