@@ -39,7 +39,7 @@ pub fn render(spec: &Spec, request: &Request, format: Format) -> Result<Vec<u8>,
 fn verb(kind: &Kind) -> &'static str {
     match kind {
         Kind::ReadOnly | Kind::ReadOnlyFrom(_) => "read-only",
-        Kind::Writable => "writable",
+        Kind::Writable | Kind::WritableFrom(_) => "writable",
         Kind::Tmpfs { .. } => "memory",
         Kind::Dev => "dev",
         Kind::Proc => "proc",
@@ -95,6 +95,7 @@ fn words(plan: &Plan) -> String {
     for name in &plan.corrected {
         lines.push(format!("variable set: {}", printable(&name.to_string_lossy())));
     }
+    lines.extend(plan.handed.words());
     lines.extend(plan.notes.iter().map(|note| format!("note: {}", printable(note))));
     lines.push(String::new());
     lines.join("\n")
@@ -113,6 +114,7 @@ struct Told<'a> {
     created: Vec<String>,
     removed_variables: Vec<String>,
     set_variables: Vec<String>,
+    handed: Vec<String>,
     notes: &'a [String],
 }
 
@@ -144,6 +146,7 @@ fn json(plan: &Plan) -> Vec<u8> {
         created: plan.create.iter().map(|it| it.path.to_string_lossy().into_owned()).collect(),
         removed_variables: plan.removed.iter().map(|(name, _)| text(name)).collect(),
         set_variables: plan.corrected.iter().map(text).collect(),
+        handed: plan.handed.words(),
         notes: &plan.notes,
     };
     let mut text = serde_json::to_vec_pretty(&told).unwrap_or_default();
@@ -160,6 +163,10 @@ fn shell(plan: &Plan) -> Vec<u8> {
         text.extend(quoted(create.path.as_os_str()));
         text.extend_from_slice(b" &&");
     }
+    text.extend(plan.tmp.iter().flat_map(|tmp| {
+        let tmp = quoted(tmp.as_os_str());
+        [b" mkdir -m 0700 -- ", tmp.as_slice(), b" && mkdir -m 1777 -- ", &tmp, b"/tmp &&"].concat()
+    }));
     text.extend_from_slice(b" env");
     for (name, _) in &plan.removed {
         text.extend_from_slice(b" -u ");

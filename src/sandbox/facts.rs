@@ -19,6 +19,11 @@ use super::plan::Request;
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
 
+mod given;
+
+pub(super) use given::tmp_prefix;
+pub use given::{Given, TmpPlace};
+
 /// What the machine looked like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -56,6 +61,8 @@ pub struct Facts {
     /// Whether `/proc/sys` is mounted read-only here, so that bubblewrap cannot forbid further
     /// user namespaces through it.
     pub sysctl_read_only: bool,
+    /// What the start takes from the host besides what it shows.
+    pub given: Given,
     /// The machine's memory in bytes.
     pub memory: u64,
     /// The version of Landlock's interface (landlock(7)); zero = switched off.
@@ -184,7 +191,8 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     let places = Places::new(uid, workspace.clone(), &environment);
 
     let mut denied = Vec::new();
-    for path in &spec.deny_read {
+    // The files of keys are hidden as if they were listed.
+    for path in spec.deny_read.iter().chain(spec.secrets.values()) {
         let names = places.denied(path);
         if names.is_empty() {
             denied.push(Denied {
@@ -270,6 +278,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         memory: sys::memory(),
         landlock: sys::landlock_version(),
         means: spec.limits.map(|_| means(uid)).unwrap_or_default(),
+        given: given::probe(spec, &places, &environment),
         homes: places.homes,
         environment,
         workspace,
@@ -404,7 +413,15 @@ impl Places {
             Base::Root => PathBuf::from("/"),
             Base::Workspace => self.workspace.clone(),
             Base::Home => match self.homes.first() {
-                Some(home) => home.clone(),
+                Some(home) => match foreign(home, self.uid) {
+                    None => home.clone(),
+                    Some(owner) => {
+                        return nowhere(format!(
+                            "HOME is `{}`, which belongs to user {owner}: set it to your own",
+                            home.display()
+                        ));
+                    }
+                },
                 None => return no_home(),
             },
             Base::Xdg(xdg) => match (self.value(xdg), xdg.below_home(), self.homes.first()) {
@@ -416,14 +433,11 @@ impl Places {
                     ));
                 }
                 (Some(value), ..) => {
-                    if let Ok(meta) = std::fs::metadata(value)
-                        && meta.uid() != self.uid
-                    {
+                    if let Some(owner) = foreign(value, self.uid) {
                         return nowhere(format!(
-                            "{} is `{}`, which belongs to user {}: unset it",
+                            "{} is `{}`, which belongs to user {owner}: unset it",
                             xdg.variable(),
-                            value.display(),
-                            meta.uid()
+                            value.display()
                         ));
                     }
                     value.to_path_buf()
@@ -435,6 +449,12 @@ impl Places {
         };
         walk(wish, &join(base, &path.rest))
     }
+}
+
+/// The owner of `path`, when it is there and somebody else's.
+fn foreign(path: &Path, uid: u32) -> Option<u32> {
+    let owner = std::fs::metadata(path).ok()?.uid();
+    (owner != uid).then_some(owner)
 }
 
 fn join(base: PathBuf, rest: &str) -> PathBuf {

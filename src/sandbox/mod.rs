@@ -16,6 +16,7 @@ pub mod spec;
 
 mod diagnose;
 mod git;
+mod handover;
 mod inner;
 mod landlock;
 mod limits;
@@ -25,6 +26,7 @@ mod ports;
 mod preflight;
 mod prepare;
 mod report;
+mod scratch;
 mod seccomp;
 mod secrets;
 mod sockets;

@@ -17,8 +17,12 @@ use super::{INNER, MARKER};
 
 mod environment;
 pub mod kernel;
+mod tmp;
 mod workspace;
 mod writable;
+
+pub use environment::Handed;
+pub(super) use tmp::INNER as TMP_INNER;
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,8 +58,12 @@ pub struct Plan {
     pub awaited: Vec<Mount>,
     /// TCP ports of the host's loopback that are reachable inside.
     pub ports: Vec<u16>,
-    /// The whole environment of the inside.
+    /// The whole environment of the inside, but for what `handed` names.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables and keys whose values come to it at the start.
+    pub handed: Handed,
+    /// The directory of this run on disk that is `/tmp` inside; made at the start.
+    pub tmp: Option<PathBuf>,
     /// The names that were taken out of it, each with its reason.
     pub removed: Vec<(OsString, &'static str)>,
     /// The names that were given another value.
@@ -95,6 +103,8 @@ pub enum Kind {
     ReadOnlyFrom(PathBuf),
     /// The same path of the host, writable.
     Writable,
+    /// Another path of the host, writable.
+    WritableFrom(PathBuf),
     /// An empty file system in memory.
     Tmpfs {
         /// Permission bits of its root.
@@ -170,6 +180,26 @@ pub enum PlanError {
     State {
         /// The state directory.
         path: PathBuf,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// A file of `envFiles` or `secrets` that cannot be read.
+    #[error("`{key}`: `{}`: `{}`: {because}", printable(name), printable(path))]
+    Given {
+        /// The key of the specification.
+        key: &'static str,
+        /// The name of the variable or key.
+        name: String,
+        /// As it was written.
+        path: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// No place for a `/tmp` on disk.
+    #[error("`tmp`: `{}` cannot hold it: {because}", printable(path))]
+    Tmp {
+        /// The directory around it.
+        path: String,
         /// Why, with the repair.
         because: String,
     },
@@ -264,6 +294,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let runtime = environment::runtime_directory(facts);
 
     let mut mounts = base(spec, facts);
+    let tmp = tmp::place(facts, &masks, &writable, &mut mounts)?;
     mounts.extend(run(facts, network, &runtime));
     mounts.extend(shown_again(facts, &masks, &writable));
     mounts.extend(writable);
@@ -294,15 +325,14 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         },
     ]);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
-    let (environment, removed, corrected) =
-        environment::build(spec, facts, request, &mounts, &runtime);
+    let built = environment::build(spec, facts, request, &mounts, &runtime)?;
     // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
     let disable_userns =
         !(spec.allow_user_namespaces || spec.nested_userns && facts.sysctl_read_only);
     // In an order of their own, so that the order of the lists never shows.
     notes.sort();
     notes.dedup();
-    let marker = marker(network, &kernel, facts, &mounts, visible.len(), &removed);
+    let marker = marker(network, &kernel, facts, &mounts, visible.len(), &built.removed);
     mounts.extend(visible);
     Ok(Plan {
         network,
@@ -313,9 +343,11 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         mounts,
         awaited: Vec::new(),
         ports: Vec::new(),
-        environment,
-        removed,
-        corrected,
+        environment: built.environment,
+        handed: built.handed,
+        tmp,
+        removed: built.removed,
+        corrected: built.corrected,
         notes,
         marker,
     })

@@ -70,6 +70,7 @@ pub(super) fn facts() -> Facts {
         kernel_files: Vec::new(),
         key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,
+        given: Default::default(),
         memory: 8 << 30,
         landlock: Some(7),
         means: crate::sandbox::limits::Means::default(),
@@ -91,7 +92,7 @@ fn seen<'a>(plan: &'a Plan, path: &str) -> &'a Kind {
 /// How much a mount gives of the host.
 fn rights(kind: &Kind) -> u8 {
     match kind {
-        Kind::Writable => 2,
+        Kind::Writable | Kind::WritableFrom(_) => 2,
         Kind::ReadOnly | Kind::ReadOnlyFrom(_) => 1,
         _ => 0,
     }
@@ -309,6 +310,6 @@ fn a_variable_goes_with_what_it_points_at() {
     };
     let plan = plan(&facts);
     let kept = names(&plan.environment);
-    let expected = ["XDG_CONFIG_HOME", "INSIDE", "FAR", "WORD", "DISPLAY", "TMPDIR", "PWD"];
+    let expected = ["DISPLAY", "FAR", "INSIDE", "PWD", "TMPDIR", "WORD", "XDG_CONFIG_HOME"];
     assert_eq!(kept, expected);
 }
