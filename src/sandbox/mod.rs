@@ -12,6 +12,7 @@ pub mod facts;
 pub mod launch;
 pub mod machine;
 pub mod plan;
+pub mod sockets;
 pub mod spec;
 
 mod diagnose;
@@ -26,7 +27,6 @@ mod prepare;
 mod report;
 mod seccomp;
 mod secrets;
-mod sockets;
 mod supervise;
 mod sys;
 mod terminal;

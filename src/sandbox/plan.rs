@@ -16,6 +16,7 @@ use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER};
 
 mod environment;
+mod sockets;
 mod workspace;
 mod writable;
 
@@ -178,6 +179,17 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// A path of `allowSockets` that cannot be allowed.
+    #[error("{}", sockets::refusal(wish, because))]
+    Socket {
+        /// As it was written.
+        wish: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// More ports than the relay takes.
+    #[error("`localPorts`: {0} ports are more than the 64 that can be handed through: name fewer")]
+    Ports(usize),
     /// Nothing can tell whether a denied path is there.
     #[error("`denyRead`: `{}` cannot be looked at: {because}", printable(wish))]
     Denied {
@@ -264,6 +276,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
     let config = writable::protected_config(facts, &masks, &mounts, &mut create)?;
     mounts.extend(config);
+    let reachable = sockets::allow(facts, &masks, &mut mounts, &mut notes)?;
+    let ports = sockets::ports(spec, network, &mut notes)?;
     mounts.extend([
         Mount {
             destination: "/run/kli".into(),
@@ -286,9 +300,10 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "nothing is added to `/run` from inside".into(),
         },
     ]);
+    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &mut notes);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     let (environment, removed, corrected) =
-        environment::build(spec, facts, request, &mounts, &runtime);
+        environment::build(spec, facts, request, &mounts, &runtime, &reachable);
     let disable_userns = !(spec.nested_userns && facts.sysctl_read_only);
     if !disable_userns {
         notes.push(
@@ -301,6 +316,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     notes.dedup();
     let marker = marker(network, facts, &mounts, visible.len(), &removed);
     mounts.extend(visible);
+    mounts.extend(sockets);
     Ok(Plan {
         network,
         disable_userns,
@@ -308,7 +324,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         create,
         mounts,
         awaited: Vec::new(),
-        ports: Vec::new(),
+        ports,
         environment,
         removed,
         corrected,

@@ -65,6 +65,7 @@ fn facts() -> Facts {
         config: Some(there("/h/me/.config/kli")),
         run: Vec::new(),
         runtime: None,
+        sockets: super::super::sockets::Sockets::default(),
         launcher: "/usr/bin/kli-sandbox".into(),
         program: Some("/usr/bin/kli".into()),
         kernel_files: Vec::new(),
