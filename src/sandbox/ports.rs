@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use rustix::process::{Resource, getrlimit};
-use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
 use super::plan::Plan;
 use super::supervise::Companion;
+use super::sys;
 use relay::Relay;
 
 mod relay;
@@ -24,9 +24,6 @@ const CONNECTIONS: usize = 256;
 
 /// Descriptors that the launcher keeps for everything else.
 const SPARE: usize = 64;
-
-/// The stack of the thread that listens, in bytes.
-const STACK: usize = 128 << 10;
 
 /// The relay of a plan's ports.
 #[derive(Debug)]
@@ -83,41 +80,38 @@ fn socket(address: &SocketAddr) -> Result<OwnedFd, Errno> {
 }
 
 /// Listens in the network namespace of `jail`. Each listener has its port with it.
-///
-/// A process that has entered another user's network namespace cannot come back without privileges
-/// over its own (setns(2)), so a thread goes there, and only what it opened comes back.
 fn listen_inside(jail: BorrowedFd<'_>, ports: &[u16]) -> Result<Vec<(OwnedFd, u16)>, String> {
-    let listen = || {
-        move_into_thread_name_spaces(jail, ThreadNameSpaceType::NETWORK)
-            .map_err(|error| format!("`localPorts`: the jail's network is out of reach: {error}"))?;
-        let mut listeners = Vec::new();
-        for port in ports {
-            for address in loopback(*port) {
-                match listener(&address) {
-                    Ok(listener) => listeners.push((listener, *port)),
-                    // This machine has no IPv6.
-                    Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if address.is_ipv6() => {}
-                    Err(error) => {
-                        return Err(format!("`localPorts`: no listening at `{address}` inside: {error}"));
-                    }
-                }
+    let far = |error: io::Error| format!("`localPorts`: the jail's network is out of reach: {error}");
+    let mut listeners = Vec::new();
+    for address in ports.iter().flat_map(|port| loopback(*port)) {
+        // Where this machine has no IPv6 the jail has none.
+        let socket = match socket(&address) {
+            Err(Errno::AFNOSUPPORT) if address.is_ipv6() => continue,
+            made => made.map_err(|error| far(error.into()))?,
+        };
+        listeners.push((socket, address));
+    }
+    let family = |address: &SocketAddr| if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let places: Vec<_> =
+        listeners.iter().map(|(socket, address)| (socket.as_fd(), family(address))).collect();
+    sys::network::sockets_in(jail, &places).map_err(far)?;
+    let mut listening = Vec::new();
+    for (socket, address) in listeners {
+        match listen(&socket, &address) {
+            Ok(()) => listening.push((socket, address.port())),
+            Err(Errno::ADDRNOTAVAIL) if address.is_ipv6() => {}
+            Err(error) => {
+                return Err(format!("`localPorts`: no listening at `{address}` inside: {error}"));
             }
         }
-        Ok(listeners)
-    };
-    let started = |error: io::Error| format!("`localPorts`: no thread can be started: {error}");
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, listen);
-        thread.map_err(started)?.join().map_err(|_| "`localPorts`: the thread broke".to_owned())?
-    })
+    }
+    Ok(listening)
 }
 
-fn listener(address: &SocketAddr) -> Result<OwnedFd, Errno> {
-    let socket = socket(address)?;
+fn listen(socket: &OwnedFd, address: &SocketAddr) -> Result<(), Errno> {
     if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&socket, true)?;
+        sockopt::set_ipv6_v6only(socket, true)?;
     }
-    rustix::net::bind(&socket, address)?;
-    rustix::net::listen(socket.as_fd(), i32::try_from(CONNECTIONS).unwrap_or(i32::MAX))?;
-    Ok(socket)
+    rustix::net::bind(socket, address)?;
+    rustix::net::listen(socket, i32::try_from(CONNECTIONS).unwrap_or(i32::MAX))
 }

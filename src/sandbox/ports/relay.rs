@@ -164,6 +164,8 @@ impl Relay {
 
     /// Begins to connect a new connection to its port outside.
     fn open(&mut self, inside: OwnedFd, port: u16) -> io::Result<()> {
+        // Answers in small pieces come as they are sent. Without it they only come later.
+        let _slower = sockopt::set_tcp_nodelay(&inside, true);
         let mut rest = loopback(port).to_vec();
         // The last one is tried first: the one that was asked for inside.
         if rustix::net::getsockname(&inside)
@@ -262,8 +264,9 @@ impl Connection {
                 }
             }
         }
-        let up = pump(self.up, &self.inside, &self.outside, buffer);
+        // What was answered before a reset still arrives.
         let down = pump(self.down, &self.outside, &self.inside, buffer);
+        let up = pump(self.up, &self.inside, &self.outside, buffer);
         let (Ok(up), Ok(down)) = (up, down) else { return Step::Broken };
         (self.up, self.down) = (up, down);
         if up == Flow::Ended && down == Flow::Ended { Step::Ended } else { Step::Goes }
@@ -332,7 +335,6 @@ fn pump(flow: Flow, from: &OwnedFd, to: &OwnedFd, buffer: &mut [u8]) -> Result<F
 fn connect(addresses: &mut Vec<SocketAddr>) -> Option<OwnedFd> {
     while let Some(address) = addresses.pop() {
         let Ok(socket) = socket(&address) else { continue };
-        // Answers in small pieces come as they are sent. Without it they only come later.
         let _slower = sockopt::set_tcp_nodelay(&socket, true);
         if let Ok(()) | Err(Errno::INPROGRESS) = rustix::net::connect(&socket, &address) {
             return Some(socket);
