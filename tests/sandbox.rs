@@ -7,6 +7,8 @@ mod environment;
 mod failure;
 mod hidden;
 mod life;
+mod ports;
+mod sockets;
 mod specification;
 mod view;
 mod workspace;
