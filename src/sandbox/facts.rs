@@ -15,8 +15,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::plan::Request;
-use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sockets::{self, NIX_DAEMON, Sockets};
+use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
 
 /// What the machine looked like.

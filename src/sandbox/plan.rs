@@ -300,7 +300,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "nothing is added to `/run` from inside".into(),
         },
     ]);
-    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &mut notes);
+    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &[], &mut notes);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     let (environment, removed, corrected) =
         environment::build(spec, facts, request, &mounts, &runtime, &reachable);

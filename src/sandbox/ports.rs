@@ -42,9 +42,9 @@ impl Ports {
 impl Companion for Ports {
     fn begin(&mut self, jail: BorrowedFd<'_>) -> Result<(), String> {
         let listeners = listen_inside(jail, &self.ports)?;
-        let soft = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| {
-            usize::try_from(limit).unwrap_or(usize::MAX)
-        });
+        let soft = getrlimit(Resource::Nofile)
+            .current
+            .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         // Two descriptors a connection.
         let room = soft.saturating_sub(SPARE + listeners.len()) / 2;
         if room == 0 {
@@ -81,7 +81,8 @@ fn socket(address: &SocketAddr) -> Result<OwnedFd, Errno> {
 
 /// Listens in the network namespace of `jail`. Each listener has its port with it.
 fn listen_inside(jail: BorrowedFd<'_>, ports: &[u16]) -> Result<Vec<(OwnedFd, u16)>, String> {
-    let far = |error: io::Error| format!("`localPorts`: the jail's network is out of reach: {error}");
+    let far =
+        |error: io::Error| format!("`localPorts`: the jail's network is out of reach: {error}");
     let mut listeners = Vec::new();
     for address in ports.iter().flat_map(|port| loopback(*port)) {
         // Where this machine has no IPv6 the jail has none.
@@ -91,7 +92,8 @@ fn listen_inside(jail: BorrowedFd<'_>, ports: &[u16]) -> Result<Vec<(OwnedFd, u1
         };
         listeners.push((socket, address));
     }
-    let family = |address: &SocketAddr| if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family =
+        |address: &SocketAddr| if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let places: Vec<_> =
         listeners.iter().map(|(socket, address)| (socket.as_fd(), family(address))).collect();
     sys::network::sockets_in(jail, &places).map_err(far)?;

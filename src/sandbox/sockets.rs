@@ -33,18 +33,19 @@ const TABLE: u64 = 4 << 20;
 /// The most sockets and pipes that are hidden one by one.
 const MOST: usize = 1000;
 
-/// How long and how far what is writable inside is searched.
-const WRITABLE: Bounds =
-    Bounds { time: Duration::from_millis(50), names: 200_000, depth: 32 };
+/// How far what is writable inside is searched: so many names take about 35 ms; the time is for file
+/// systems that answer late.
+const WRITABLE: Bounds = Bounds { time: Duration::from_millis(250), names: 200_000, depth: 32 };
 
-/// How long and how far the known places are searched.
-const KNOWN: Bounds = Bounds { time: Duration::from_millis(10), names: 20_000, depth: 3 };
+/// How far the known places are searched.
+const KNOWN: Bounds = Bounds { time: Duration::from_millis(100), names: 20_000, depth: 3 };
 
 /// How deep the home is searched beside its known places.
 const HOME_DEPTH: usize = 2;
 
 /// Directories that hold sockets and nothing else: hidden whole, so that a later one is hidden too.
-const DIRECTORIES: [&str; 3] = ["/nix/var/nix/daemon-socket", "/var/guix/daemon-socket", "/var/run"];
+const DIRECTORIES: [&str; 3] =
+    ["/nix/var/nix/daemon-socket", "/var/guix/daemon-socket", "/var/run"];
 
 /// Where services outside `/run` keep sockets.
 const SERVICES: [&str; 12] = [
@@ -208,7 +209,9 @@ pub(super) fn x_authority(
         .iter()
         .map(|home| home.join(".Xauthority"))
         .chain(named.map(|(_, value)| PathBuf::from(value)))
-        .filter(|path| path.is_absolute() && std::fs::metadata(path).is_ok_and(|meta| meta.is_file()))
+        .filter(|path| {
+            path.is_absolute() && std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
+        })
         .collect()
 }
 

@@ -310,8 +310,7 @@ fn wait_for_launcher(world: &World) -> i32 {
     let mut found = None;
     wait_for(Duration::from_secs(10), || {
         found = crate::jail::processes(&token).into_iter().find(|pid| {
-            std::fs::read_link(format!("/proc/{pid}/exe"))
-                .is_ok_and(|exe| exe == world.launcher())
+            std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == world.launcher())
         });
         found.is_some()
     });

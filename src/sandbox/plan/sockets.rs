@@ -100,7 +100,8 @@ pub(super) fn allow(
             );
         }
         reachable.insert(path.physical.clone());
-        if !top(mounts, &path.physical).is_some_and(|mount| mount.kind.is_bind()) {
+        // Where the inside may write the name stays the host's, and a server can make it anew.
+        if !writable.iter().any(|root| path.physical.starts_with(root)) {
             mounts.push(Mount {
                 destination: path.physical.clone(),
                 kind: Kind::ReadOnly,
@@ -121,8 +122,10 @@ pub(super) fn allow(
     }
     // A link that lies where the jail has a tree of its own is made there again.
     for (link, target) in links {
-        let there = mounts.iter().any(|mount| link.starts_with(&mount.destination) && {
-            mount.kind.is_bind() && mount.destination != Path::new("/")
+        let there = mounts.iter().any(|mount| {
+            link.starts_with(&mount.destination) && {
+                mount.kind.is_bind() && mount.destination != Path::new("/")
+            }
         });
         if in_replaced_tree(link) && !there && !mounts.iter().any(|it| it.destination == *link) {
             mounts.push(Mount {
@@ -135,17 +138,27 @@ pub(super) fn allow(
     Ok(reachable)
 }
 
-/// The masks over what the mounts would show of the host's sockets and named pipes.
+/// The masks over what the mounts would show of the host's sockets and named pipes. Below `anchors`
+/// there are overlays, through which nothing is reached but by what is mounted on them.
 pub(super) fn hide(
     facts: &Facts,
     masks: &[Mount],
     mounts: &[Mount],
     reachable: &BTreeSet<PathBuf>,
+    anchors: &[PathBuf],
     notes: &mut Vec<String>,
 ) -> Vec<Mount> {
     let mut hidden: Vec<Mount> = Vec::new();
+    let config = facts.config.as_ref().map(|config| config.physical.as_path());
     let visible = |path: &Path| {
-        top(mounts, path).is_some_and(|mount| mount.kind.is_bind())
+        let shows = |mount: &Mount| {
+            let cut = |anchor: &PathBuf| {
+                path.starts_with(anchor) && !mount.destination.starts_with(anchor)
+            };
+            mount.kind.is_bind()
+                && (!anchors.iter().any(cut) || config.is_some_and(|own| path.starts_with(own)))
+        };
+        top(mounts, path).is_some_and(shows)
             && covering(masks, path).is_none()
             // Services that look names up: they are on the list of `/run` for that.
             && !facts.run.iter().any(|entry| path.starts_with(&entry.path))
@@ -154,7 +167,9 @@ pub(super) fn hide(
         // What the jail shows below it would go with it.
         let inside = |path: &Path| path.starts_with(directory);
         let needed = reachable.iter().any(|socket| inside(socket))
-            || mounts.iter().any(|mount| mount.destination != *directory && inside(&mount.destination))
+            || mounts
+                .iter()
+                .any(|mount| mount.destination != *directory && inside(&mount.destination))
             || facts.program.as_deref().is_some_and(inside)
             || inside(&facts.launcher)
             || facts.run.iter().any(|entry| inside(&entry.path));
@@ -194,10 +209,10 @@ pub(super) fn stays(facts: &Facts, reachable: &BTreeSet<PathBuf>, name: &OsStr) 
 
 /// The last mount over a path.
 fn top<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    mounts
-        .iter()
-        .rev()
-        .find(|mount| mount.kind != Kind::Seal && path.starts_with(&mount.destination))
+    mounts.iter().rev().find(|mount| {
+        !matches!(mount.kind, Kind::Seal | Kind::Protect | Kind::Pin)
+            && path.starts_with(&mount.destination)
+    })
 }
 
 /// The sentence of [`PlanError::Socket`].

@@ -305,8 +305,11 @@ fn pump(flow: Flow, from: &OwnedFd, to: &OwnedFd, buffer: &mut [u8]) -> Result<F
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error),
         };
-        let sent = match rustix::net::send(to, buffer.get(..seen).unwrap_or_default(), SendFlags::NOSIGNAL)
-        {
+        let sent = match rustix::net::send(
+            to,
+            buffer.get(..seen).unwrap_or_default(),
+            SendFlags::NOSIGNAL,
+        ) {
             Ok(sent) => sent,
             Err(Errno::AGAIN) => return Ok(Flow::Blocked),
             Err(Errno::INTR) => continue,
