@@ -158,7 +158,8 @@ pub(super) fn probe(scope: Scope<'_>) -> Sockets {
     let allowed: Vec<Allowed> = allowed.into_iter().map(state).collect();
     let x11 = allowed.iter().any(|socket| socket.path.physical.starts_with(X11));
     let mut seen = Seen::default();
-    listening(&mut seen, writable.iter().copied().chain(homes.iter().map(PathBuf::as_path)));
+    let homes_too = writable.iter().copied().chain(homes.iter().map(PathBuf::as_path));
+    listening(&mut seen, &homes_too.collect::<Vec<_>>());
 
     let mut search = Search::new(WRITABLE);
     for root in outermost(&writable) {
@@ -280,7 +281,7 @@ impl Seen {
 }
 
 /// The sockets in the kernel's table that are where the jail may show them (proc(5), `net/unix`).
-fn listening<'a>(seen: &mut Seen, shown: impl Iterator<Item = &'a Path> + Clone) {
+fn listening(seen: &mut Seen, shown: &[&Path]) {
     let mut table = Vec::new();
     let read = std::fs::File::open("/proc/net/unix")
         .and_then(|file| file.take(TABLE).read_to_end(&mut table));
@@ -291,7 +292,7 @@ fn listening<'a>(seen: &mut Seen, shown: impl Iterator<Item = &'a Path> + Clone)
     for name in names(&table) {
         let name = Path::new(OsStr::from_bytes(name));
         let replaced = ["/run", "/tmp", "/var/run"].iter().any(|tree| name.starts_with(tree));
-        if replaced && !shown.clone().any(|root| name.starts_with(root)) || !tried.insert(name) {
+        if replaced && !shown.iter().any(|root| name.starts_with(root)) || !tried.insert(name) {
             continue;
         }
         if let Ok(physical) = std::fs::canonicalize(name)

@@ -177,13 +177,11 @@ impl Relay {
             reset(&inside);
             return Ok(());
         };
-        let index = match self.connections.iter().position(Option::is_none) {
-            Some(index) => index,
-            None => {
-                self.connections.push(None);
-                self.connections.len() - 1
-            }
-        };
+        let free = self.connections.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.connections.len());
+        if free.is_none() {
+            self.connections.push(None);
+        }
         let connection = Connection {
             inside,
             outside,
