@@ -16,6 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::limits::{Means, group};
 use super::plan::Request;
+use super::sockets::{self, NIX_DAEMON, Sockets};
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
 
@@ -49,6 +50,8 @@ pub struct Facts {
     pub run: Vec<RunEntry>,
     /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is a private one of the caller.
     pub runtime: Option<PathBuf>,
+    /// The host's sockets and named pipes.
+    pub sockets: Sockets,
     /// The launcher's own executable.
     pub launcher: PathBuf,
     /// The program, resolved, when it was found.
@@ -149,6 +152,17 @@ const RUN: [(&str, bool); 12] = [
     ("/run/systemd/resolve", true),
 ];
 
+/// Files that names are looked up with, and whether they are of use only with the network on. On some
+/// systems they are links that lead through `/run`.
+const NAME_FILES: [(&str, bool); 6] = [
+    ("/etc/resolv.conf", true),
+    ("/etc/hosts", false),
+    ("/etc/nsswitch.conf", false),
+    ("/etc/passwd", false),
+    ("/etc/group", false),
+    ("/etc/localtime", false),
+];
+
 /// What of `/proc` steers the kernel rather than a process.
 const KERNEL_FILES: [&str; 11] = [
     "acpi",
@@ -235,22 +249,41 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             Some(RunEntry { path: path.into(), link, resolver: *resolver })
         })
         .collect();
-    if let Ok(resolver) = std::fs::canonicalize("/etc/resolv.conf")
-        && resolver.starts_with("/run")
-        && !run.iter().any(|entry| resolver.starts_with(&entry.path))
-    {
-        run.push(RunEntry { path: resolver, link: None, resolver: true });
+    for (file, resolver) in NAME_FILES {
+        sockets::way_through_run(file, resolver, &mut run);
     }
+    let physical_homes: Vec<PathBuf> = places
+        .homes
+        .iter()
+        .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
+        .collect();
+    let writable: Vec<Writable> =
+        spec.writable_paths.iter().map(|path| places.writable(path)).collect();
+    let state = own(Xdg::State, "stateDir");
+    let mut allowed: Vec<Writable> =
+        spec.allow_sockets.iter().map(|path| places.writable(path)).collect();
+    if spec.allow_nix_daemon {
+        allowed.push(walk("allowNixDaemon", Path::new(NIX_DAEMON)));
+    }
+    for spelled in sockets::x_authority(&allowed, &places.homes, &environment) {
+        let found = find(&spelled, uid);
+        denied.push(Denied { wish: "the keys of X servers".into(), found, spelled });
+    }
+    let sockets = sockets::probe(sockets::Scope {
+        allowed,
+        writable: std::iter::once(workspace.as_path())
+            .chain(writable.iter().chain(&state).map(|path| path.physical.as_path()))
+            .collect(),
+        homes: &physical_homes,
+        environment: &environment,
+    });
     Ok(Facts {
         uid,
-        physical_homes: places
-            .homes
-            .iter()
-            .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
-            .collect(),
+        physical_homes,
         denied,
-        writable: spec.writable_paths.iter().map(|path| places.writable(path)).collect(),
-        state: own(Xdg::State, "stateDir"),
+        writable,
+        sockets,
+        state,
         config: own(Xdg::Config, "the configuration directory"),
         run,
         runtime: places

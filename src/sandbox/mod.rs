@@ -12,6 +12,7 @@ pub mod facts;
 pub mod launch;
 pub mod machine;
 pub mod plan;
+pub mod sockets;
 pub mod spec;
 
 mod diagnose;
@@ -29,7 +30,6 @@ mod report;
 mod scratch;
 mod seccomp;
 mod secrets;
-mod sockets;
 mod supervise;
 mod sys;
 mod terminal;

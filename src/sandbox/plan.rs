@@ -17,6 +17,7 @@ use super::{INNER, MARKER};
 
 mod environment;
 pub mod kernel;
+mod sockets;
 mod tmp;
 mod workspace;
 mod writable;
@@ -211,6 +212,17 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// A path of `allowSockets` that cannot be allowed.
+    #[error("{}", sockets::refusal(wish, because))]
+    Socket {
+        /// As it was written.
+        wish: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// More ports than the relay takes.
+    #[error("`localPorts`: {0} ports are more than the 64 that can be handed through: name fewer")]
+    Ports(usize),
     /// Nothing can tell whether a denied path is there.
     #[error("`denyRead`: `{}` cannot be looked at: {because}", printable(wish))]
     Denied {
@@ -302,6 +314,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
     let config = writable::protected_config(facts, &masks, &mounts, &mut create)?;
     mounts.extend(config);
+    let reachable = sockets::allow(facts, &masks, &mut mounts, &mut notes)?;
+    let ports = sockets::ports(spec, network, &mut notes)?;
     mounts.extend([
         Mount {
             destination: "/run/kli".into(),
@@ -324,8 +338,9 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "nothing is added to `/run` from inside".into(),
         },
     ]);
+    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &[], &mut notes);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
-    let built = environment::build(spec, facts, request, &mounts, &runtime)?;
+    let built = environment::build(spec, facts, request, &mounts, &runtime, &reachable)?;
     // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
     let disable_userns =
         !(spec.allow_user_namespaces || spec.nested_userns && facts.sysctl_read_only);
@@ -334,6 +349,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     notes.dedup();
     let marker = marker(network, &kernel, facts, &mounts, visible.len(), &built.removed);
     mounts.extend(visible);
+    mounts.extend(sockets);
     Ok(Plan {
         network,
         disable_userns,
@@ -342,7 +358,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         create,
         mounts,
         awaited: Vec::new(),
-        ports: Vec::new(),
+        ports,
         environment: built.environment,
         handed: built.handed,
         tmp,

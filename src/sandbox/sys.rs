@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 mod handover;
+pub(super) mod network;
 
 pub(super) use handover::{place, search_in};
 
