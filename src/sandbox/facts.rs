@@ -14,6 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use super::git::{self, Repository};
 use super::plan::Request;
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
@@ -39,6 +40,8 @@ pub struct Facts {
     pub state: Option<Writable>,
     /// kli's configuration directory, when a home is known.
     pub config: Option<Writable>,
+    /// The repository around the workspace.
+    pub git: Option<Repository>,
     /// What of the allowed list is there below `/run`.
     pub run: Vec<RunEntry>,
     /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is a private one of the caller.
@@ -237,6 +240,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         writable: spec.writable_paths.iter().map(|path| places.writable(path)).collect(),
         state: own(Xdg::State, "stateDir"),
         config: own(Xdg::Config, "the configuration directory"),
+        git: git::discover(&workspace, uid),
         run,
         runtime: places
             .absolute(Xdg::Runtime)

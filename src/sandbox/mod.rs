@@ -9,13 +9,13 @@ pub mod command;
 pub mod doctor;
 pub mod explain;
 pub mod facts;
+pub mod git;
 pub mod launch;
 pub mod machine;
 pub mod plan;
 pub mod spec;
 
 mod diagnose;
-mod git;
 mod inner;
 mod landlock;
 mod limits;
