@@ -50,6 +50,9 @@ fn verb(kind: &Kind) -> &'static str {
         Kind::Pin => "pinned",
         Kind::MaskFile => "hidden file",
         Kind::MaskDirectory => "hidden directory",
+        Kind::Placeholder => "held empty",
+        Kind::Forbidden => "forbidden",
+        Kind::Worktrees => "watched",
     }
 }
 
@@ -65,6 +68,14 @@ fn words(plan: &Plan) -> String {
             verb(&mount.kind),
             shown(&mount.destination),
             printable(&mount.reason)
+        ));
+    }
+    for awaited in &plan.awaited {
+        lines.push(format!(
+            "  {:<16} {}  -- {}, when it appears",
+            verb(&awaited.kind),
+            shown(&awaited.destination),
+            printable(&awaited.reason)
         ));
     }
     for create in &plan.create {

@@ -40,6 +40,8 @@ pub struct Facts {
     pub state: Option<Writable>,
     /// kli's configuration directory, when a home is known.
     pub config: Option<Writable>,
+    /// One entry for each name of each protected path.
+    pub protected: Vec<Writable>,
     /// The repository around the workspace.
     pub git: Option<Repository>,
     /// What of the allowed list is there below `/run`.
@@ -240,6 +242,14 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         writable: spec.writable_paths.iter().map(|path| places.writable(path)).collect(),
         state: own(Xdg::State, "stateDir"),
         config: own(Xdg::Config, "the configuration directory"),
+        protected: spec
+            .protect
+            .iter()
+            .flat_map(|path| {
+                let walked = |name: PathBuf| walk(&path.text, &name);
+                places.denied(path).into_iter().map(walked)
+            })
+            .collect(),
         git: git::discover(&workspace, uid),
         run,
         runtime: places

@@ -40,5 +40,8 @@ pub const MARKER: &str = "/run/kli/sandbox.json";
 /// Where the launcher's own executable is bound: the last stage, process 1 of the jail.
 pub const INNER: &str = "/run/kli/inner";
 
+/// Where the empty file and the empty directory are that masks show while the jail runs.
+pub(crate) const MASKS: &str = "/run/kli/masks";
+
 /// The exit code of every failure of the launcher itself. Nothing was started then.
 pub const FAILED: u8 = 125;

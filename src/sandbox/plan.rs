@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use super::facts::{Facts, Found, Writable};
 use super::spec::{EnvPattern, Spec};
-use super::{INNER, MARKER};
+use super::{INNER, MARKER, MASKS};
 
 mod environment;
+mod held;
 mod workspace;
 mod writable;
 
@@ -123,6 +124,13 @@ pub enum Kind {
     MaskFile,
     /// An empty read-only directory over what is there.
     MaskDirectory,
+    /// Only awaited: an empty read-only directory that stands there for the time of the run.
+    Placeholder,
+    /// Only awaited: what may not appear; the run ends.
+    Forbidden,
+    /// Only awaited: a directory of linked worktrees, of which a new one may only point to its own
+    /// repository.
+    Worktrees,
 }
 
 impl Kind {
@@ -135,6 +143,19 @@ impl Kind {
     /// back.
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Protect | Self::Pin) || self.is_mask()
+    }
+
+    /// Whether it is a mount that others lie in.
+    pub(super) fn is_tree(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadOnly
+                | Self::ReadOnlyFrom(_)
+                | Self::Writable
+                | Self::Tmpfs { .. }
+                | Self::Dev
+                | Self::Proc
+        )
     }
 
     /// Whether it shows something of the host at its own path.
@@ -253,7 +274,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     }
     let network = spec.network && !request.no_network;
     let mut create = Vec::new();
-    let writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
+    let mut writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
+    held::writable(spec, facts, &masks, &mut writable, &mut create, &mut notes);
     let runtime = environment::runtime_directory(facts);
 
     let mut mounts = base(spec, facts);
@@ -271,6 +293,11 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "the launcher's own place".into(),
         },
         Mount {
+            destination: MASKS.into(),
+            kind: Kind::Directory { mode: 0o755 },
+            reason: "what masks are made of while the jail runs".into(),
+        },
+        Mount {
             destination: INNER.into(),
             kind: Kind::ReadOnlyFrom(facts.launcher.clone()),
             reason: "the launcher's last stage, process 1 of the jail".into(),
@@ -286,6 +313,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "nothing is added to `/run` from inside".into(),
         },
     ]);
+    let (held, awaited) = held::plan(spec, facts, &mounts, &masks);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     let (environment, removed, corrected) =
         environment::build(spec, facts, request, &mounts, &runtime);
@@ -300,6 +328,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     notes.sort();
     notes.dedup();
     let marker = marker(network, facts, &mounts, visible.len(), &removed);
+    mounts.extend(held);
     mounts.extend(visible);
     Ok(Plan {
         network,
@@ -307,7 +336,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         workspace: facts.workspace.clone(),
         create,
         mounts,
-        awaited: Vec::new(),
+        awaited,
         ports: Vec::new(),
         environment,
         removed,

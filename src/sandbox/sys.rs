@@ -11,6 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+pub(super) mod watch;
+
 /// The signals that are forwarded to the inside.
 pub(super) const FORWARDED: [i32; 5] =
     [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH];

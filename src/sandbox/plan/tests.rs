@@ -67,6 +67,7 @@ fn facts() -> Facts {
         runtime: None,
         launcher: "/usr/bin/kli-sandbox".into(),
         program: Some("/usr/bin/kli".into()),
+        protected: Vec::new(),
         git: None,
         kernel_files: Vec::new(),
         sysctl_read_only: false,
