@@ -241,8 +241,8 @@ fn follow(dot_git: &Path, workspace: &Path) -> Result<Repository, (PathBuf, Stri
         ));
     }
     if above_modules(&place) {
-        let back = settings(&place)
-            .and_then(|settings| read::physical(&place.join(read::path(&settings))));
+        let back =
+            core_worktree(&place).and_then(|value| read::physical(&place.join(read::path(&value))));
         if back.as_deref() == Some(directory) {
             return Ok(found(Kind::Submodule, &place));
         }
@@ -268,7 +268,7 @@ fn follow(dot_git: &Path, workspace: &Path) -> Result<Repository, (PathBuf, Stri
 }
 
 /// The value of `core.worktree`.
-fn settings(git_dir: &Path) -> Option<Vec<u8>> {
+fn core_worktree(git_dir: &Path) -> Option<Vec<u8>> {
     let read = |name: &str| -> Vec<Variable> {
         read::text(&git_dir.join(name), MAX_CONFIG)
             .map(|text| config::variables(&text))
