@@ -50,7 +50,8 @@ fn verb(kind: &Kind) -> &'static str {
         Kind::Pin => "pinned",
         Kind::MaskFile => "hidden file",
         Kind::MaskDirectory => "hidden directory",
-        Kind::Placeholder => "held empty",
+        Kind::EmptyFile => "empty file",
+        Kind::EmptyDirectory => "empty directory",
         Kind::Forbidden => "forbidden",
         Kind::Worktrees => "watched",
     }

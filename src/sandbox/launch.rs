@@ -384,7 +384,8 @@ pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
         | Kind::Pin
         | Kind::MaskFile
         | Kind::MaskDirectory
-        | Kind::Placeholder
+        | Kind::EmptyFile
+        | Kind::EmptyDirectory
         | Kind::Forbidden
         | Kind::Worktrees => Vec::new(),
     }

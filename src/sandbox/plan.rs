@@ -124,8 +124,10 @@ pub enum Kind {
     MaskFile,
     /// An empty read-only directory over what is there.
     MaskDirectory,
+    /// Only awaited: an empty read-only file that stands there for the time of the run.
+    EmptyFile,
     /// Only awaited: an empty read-only directory that stands there for the time of the run.
-    Placeholder,
+    EmptyDirectory,
     /// Only awaited: what may not appear; the run ends.
     Forbidden,
     /// Only awaited: a directory of linked worktrees, of which a new one may only point to its own

@@ -15,6 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use rustix::fs::FileType;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags};
 use rustix::io::Errno;
 
@@ -45,7 +46,7 @@ pub(super) struct Watch {
     running: Option<Running>,
     /// Which entries hang on which name in which watched directory.
     watched: HashMap<i32, Directory>,
-    /// The empty directories that were made, to be removed at the end.
+    /// The empty files and directories that were made, to be removed at the end.
     made: BTreeSet<PathBuf>,
 }
 
@@ -65,8 +66,8 @@ struct Entry {
 enum Rule {
     /// A held mount.
     Held(Kind),
-    /// A held directory, made empty when there is none.
-    Placeholder,
+    /// A held file or directory, made empty when there is none.
+    Empty(FileType),
     /// Nothing.
     Nothing,
     /// A pointer of a linked worktree to its own repository.
@@ -110,7 +111,8 @@ impl Watch {
         let held = plan.mounts.iter().filter(|mount| mount.kind.is_held());
         for mount in held.chain(&plan.awaited) {
             let rule = match &mount.kind {
-                Kind::Placeholder => Rule::Placeholder,
+                Kind::EmptyFile => Rule::Empty(FileType::RegularFile),
+                Kind::EmptyDirectory => Rule::Empty(FileType::Directory),
                 Kind::Forbidden => Rule::Nothing,
                 Kind::Worktrees => Rule::Worktrees(BTreeSet::new()),
                 kind => Rule::Held(kind.clone()),

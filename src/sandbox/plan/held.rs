@@ -81,7 +81,12 @@ pub(super) fn plan(
         if spec.git == Git::ReadOnly || !repository.writable {
             let reason = "the repository is read-only";
             for path in [&repository.dot_git, &repository.common_dir, &repository.git_dir] {
-                held.hold(path, Kind::Protect, reason);
+                // A bare repository can be the workspace, which stays writable.
+                if facts.workspace.starts_with(path) {
+                    held.repository(repository);
+                } else {
+                    held.hold(path, Kind::Protect, reason);
+                }
             }
         } else {
             held.repository(repository);
@@ -90,6 +95,23 @@ pub(super) fn plan(
     held.protect(facts);
     held.links(facts);
     (listed(held.mounts), listed(held.awaited))
+}
+
+/// Whether an absent file of settings can stand there empty. Attributes run nothing that the settings do
+/// not name, and of other worktrees and submodules there can be hundreds: those are waited for.
+fn stands_empty(repository: &Repository, path: &Path) -> bool {
+    let directory = path.parent();
+    if path.ends_with("attributes") {
+        return false;
+    }
+    !path.ends_with("config.worktree")
+        || directory == Some(&repository.common_dir)
+        || directory == Some(&repository.git_dir)
+}
+
+/// Whether a file says that settings and hooks are to be found elsewhere.
+fn leads_away(path: &Path) -> bool {
+    path.ends_with("commondir") || path.ends_with("sharedpath")
 }
 
 fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
@@ -155,12 +177,15 @@ impl Held<'_> {
                     self.hold(path, Kind::Protect, reason);
                 }
                 (Present::Absent, Group::Hooks) => {
-                    self.wait_for(path, Kind::Placeholder, reason);
+                    self.wait_for(path, Kind::EmptyDirectory, reason);
                 }
-                (Present::Absent, Group::Pointer) if path.ends_with("commondir") => {
+                (Present::Absent, Group::Settings) if stands_empty(repository, path) => {
+                    self.wait_for(path, Kind::EmptyFile, reason);
+                }
+                (Present::Absent, Group::Pointer) if leads_away(path) => {
                     self.wait_for(path, Kind::Forbidden, reason);
                 }
-                (Present::Absent, Group::Settings | Group::Pointer) => {
+                (Present::Absent, Group::Settings | Group::Pointer | Group::Tree) => {
                     self.wait_for(path, Kind::Protect, reason);
                 }
             }

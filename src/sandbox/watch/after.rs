@@ -1,19 +1,24 @@
 //! What is left to do when nothing inside lives any more, in the launcher's own namespace: a last
 //! look for what was planted, which is set aside, and the empty directories, which are removed.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::super::plan::shown;
 use super::walk::{is_foreign, names};
 use super::{Rule, Watch};
 
-/// The name that a planted `commondir` has afterwards; git looks for no such file.
-pub(super) const ASIDE: &str = "commondir.refused";
+/// The name that a planted file has afterwards; nothing looks for it.
+pub(super) fn aside(place: &Path) -> OsString {
+    let mut name = place.file_name().unwrap_or_default().to_owned();
+    name.push(".refused");
+    name
+}
 
 impl Watch {
     /// Clears up.
@@ -26,7 +31,7 @@ impl Watch {
                 && let Ok(parent) = directory(parent)
             {
                 // It stays when the host has put something into it.
-                let _stays = rustix::fs::unlinkat(&parent, name.as_bytes(), AtFlags::REMOVEDIR);
+                let _stays = remove_empty(&parent, name.as_bytes());
             }
         }
         let mut done = Ok(());
@@ -42,13 +47,24 @@ impl Watch {
                         .try_for_each(|name| set_aside(&place.join(name).join("commondir"), true)),
                     Err(_) => Ok(()),
                 },
-                Rule::Held(_) | Rule::Placeholder => Ok(()),
+                Rule::Held(_) | Rule::Empty(_) => Ok(()),
             };
             if done.is_ok() {
                 done = found;
             }
         }
         done
+    }
+}
+
+fn remove_empty(directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR),
+        FileType::RegularFile if stat.st_size == 0 => {
+            rustix::fs::unlinkat(directory, name, AtFlags::empty())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -60,7 +76,7 @@ fn set_aside(place: &Path, pointer: bool) -> Result<(), String> {
     if pointer && !is_foreign(&parent, &name.to_owned()) {
         return Ok(());
     }
-    match rustix::fs::renameat(&parent, name.as_bytes(), &parent, ASIDE) {
+    match rustix::fs::renameat(&parent, name.as_bytes(), &parent, aside(place)) {
         Ok(()) => Err(super::walk::planted(place)),
         Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(format!(

@@ -129,13 +129,12 @@ impl Watch {
                 }
                 Ok(none)
             }
-            (Rule::Placeholder, End::There(_, target, ..)) => {
+            (Rule::Empty(_), End::There(_, target, ..)) => {
                 self.hold(&Kind::Protect, &target, &place)?;
                 Ok(none)
             }
-            (Rule::Placeholder, End::Absent(Some((step, name)))) => {
-                let mode = Mode::from_raw_mode(0o755);
-                match rustix::fs::mkdirat(&step.handle, name.as_bytes(), mode) {
+            (Rule::Empty(kind), End::Absent(Some((step, name)))) => {
+                match make(*kind, &step.handle, &name) {
                     Ok(()) => {
                         self.made.insert(step.path.join(&name));
                         Err(Trouble::Again)
@@ -146,7 +145,7 @@ impl Watch {
                     Err(error) => Err(lost(&place, error)),
                 }
             }
-            (Rule::Placeholder, End::Absent(None)) => Ok(none),
+            (Rule::Empty(_), End::Absent(None)) => Ok(none),
             (Rule::Nothing, End::There(..)) => Err(planted(&place).into()),
             (Rule::Pointer, End::There(_, _, step, name)) => {
                 if is_foreign(&step.handle, &name) {
@@ -328,6 +327,14 @@ impl Watch {
     }
 }
 
+fn make(kind: FileType, directory: &OwnedFd, name: &OsString) -> Result<(), Errno> {
+    if kind == FileType::Directory {
+        return rustix::fs::mkdirat(directory, name.as_bytes(), Mode::from_raw_mode(0o755));
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name.as_bytes(), flags, Mode::from_raw_mode(0o644)).map(drop)
+}
+
 fn handle_of_top() -> Result<OwnedFd, Errno> {
     rustix::fs::open("/", LOOK | OFlags::DIRECTORY, Mode::empty())
 }
@@ -345,10 +352,10 @@ fn lost(place: &Path, error: Errno) -> Trouble {
 
 pub(super) fn planted(place: &Path) -> String {
     format!(
-        "`{}` was planted while the jail ran: git on the host would take hooks and configuration from \
-         elsewhere, so the run was ended; it is set aside as `{}`",
+        "`{}` was planted while the jail ran: version control on the host would take hooks and \
+         settings from elsewhere, so the run was ended; it is set aside as `{}`",
         shown(place),
-        super::after::ASIDE
+        shown(Path::new(&super::after::aside(place)))
     )
 }
 
