@@ -6,8 +6,10 @@
 mod commands;
 mod environment;
 mod failure;
+mod git;
 mod hidden;
 mod life;
 mod specification;
 mod view;
+mod watch;
 mod workspace;

@@ -92,6 +92,7 @@ struct Directory {
 /// The jail.
 #[derive(Debug)]
 struct Running {
+    /// Its mount namespace.
     jail: OwnedFd,
     inotify: OwnedFd,
     masks: Option<Masks>,
@@ -234,9 +235,13 @@ impl Companion for Watch {
                  `fs.inotify.max_user_instances`"
             )
         })?;
-        let jail = jail
-            .try_clone_to_owned()
-            .map_err(|error| format!("the jail cannot be watched: {error}"))?;
+        let home = self.home.as_ref().map_err(|e| format!("the jail cannot be left again: {e}"))?;
+        let jail = match home.fetch(jail) {
+            Ok(jail) => jail,
+            // It has ended already, and nothing will be started in it.
+            Err(Errno::SRCH) => return Ok(()),
+            Err(error) => return Err(format!("the jail cannot be watched: {error}")),
+        };
         self.running = Some(Running { jail, inotify, masks: None });
         self.visit(|watch| {
             let masks = Masks::attached(Path::new(MASKS))

@@ -1,7 +1,7 @@
 //! The way into the jail's mount namespace and back. The launcher has one thread and holds all
 //! rights over the namespaces that its children made, so the kernel lets it in (setns(2)).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -16,6 +16,8 @@ use super::Watch;
 /// Where the launcher comes from.
 #[derive(Debug, Clone)]
 pub(super) struct Home {
+    /// This process's own /proc, whatever is mounted over it.
+    proc: Rc<OwnedFd>,
     namespace: Rc<OwnedFd>,
     root: Rc<OwnedFd>,
     current: Rc<OwnedFd>,
@@ -28,10 +30,21 @@ impl Home {
             rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())
         };
         Ok(Self {
+            proc: Rc::new(open("/proc", OFlags::PATH | OFlags::DIRECTORY)?),
             namespace: Rc::new(open("/proc/self/ns/mnt", OFlags::RDONLY)?),
             root: Rc::new(open("/", OFlags::PATH | OFlags::DIRECTORY)?),
             current: Rc::new(open(".", OFlags::PATH | OFlags::DIRECTORY)?),
         })
+    }
+
+    /// Goes into the namespace of a process and comes back with a handle of it, by which it can be
+    /// entered also while its processes are dying.
+    pub(super) fn fetch(&self, process: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+        move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&self.proc, "self/ns/mnt", flags, Mode::empty());
+        self.back()?;
+        handle
     }
 
     /// Goes back. The kernel sets root and current directory to the namespace's own.
@@ -44,7 +57,7 @@ impl Home {
 }
 
 impl Watch {
-    /// Does something in the jail's mount namespace; nothing when the jail has ended.
+    /// Does something in the jail's mount namespace.
     pub(super) fn visit(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<(), String>,
@@ -54,11 +67,8 @@ impl Watch {
             .home
             .as_ref()
             .map_err(|error| format!("the jail cannot be left again: {error}"))?;
-        match move_into_thread_name_spaces(running.jail.as_fd(), ThreadNameSpaceType::MOUNT) {
-            Ok(()) => {}
-            Err(Errno::SRCH) => return Ok(()),
-            Err(error) => return Err(format!("the jail cannot be entered to watch it: {error}")),
-        }
+        move_into_link_name_space(running.jail.as_fd(), Some(LinkNameSpaceType::Mount))
+            .map_err(|error| format!("the jail cannot be entered to watch it: {error}"))?;
         let home = home.clone();
         let done = act(self);
         home.back().map_err(|error| format!("the launcher cannot leave the jail: {error}"))?;

@@ -362,7 +362,8 @@ pub(super) fn planted(place: &Path) -> String {
 /// The names in a directory.
 pub(super) fn names(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    for entry in Dir::new(rustix::fs::openat(directory, ".", flags, Mode::empty())?)? {
         let name = entry?.file_name().to_bytes().to_vec();
         if name != b"." && name != b".." {
             names.push(OsString::from_vec(name));
