@@ -6,6 +6,7 @@
 mod commands;
 mod environment;
 mod failure;
+mod git;
 mod hidden;
 mod kernel;
 mod life;
@@ -18,4 +19,5 @@ mod specification;
 mod steering;
 mod tmp;
 mod view;
+mod watch;
 mod workspace;

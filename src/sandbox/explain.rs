@@ -51,6 +51,10 @@ fn verb(kind: &Kind) -> &'static str {
         Kind::Pin => "pinned",
         Kind::MaskFile => "hidden file",
         Kind::MaskDirectory => "hidden directory",
+        Kind::EmptyFile => "empty file",
+        Kind::EmptyDirectory => "empty directory",
+        Kind::Forbidden => "forbidden",
+        Kind::Worktrees => "watched",
     }
 }
 
@@ -84,6 +88,14 @@ fn words(plan: &Plan) -> String {
             verb(&mount.kind),
             shown(&mount.destination),
             printable(&mount.reason)
+        ));
+    }
+    for awaited in &plan.awaited {
+        lines.push(format!(
+            "  {:<16} {}  -- {}, when it appears",
+            verb(&awaited.kind),
+            shown(&awaited.destination),
+            printable(&awaited.reason)
         ));
     }
     for create in &plan.create {

@@ -14,6 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use super::git::{self, Repository};
 use super::limits::{Means, group};
 use super::plan::Request;
 use super::sockets::{self, NIX_DAEMON, Sockets};
@@ -46,6 +47,10 @@ pub struct Facts {
     pub state: Option<Writable>,
     /// kli's configuration directory, when a home is known.
     pub config: Option<Writable>,
+    /// One entry for each name of each protected path.
+    pub protected: Vec<Writable>,
+    /// The repository around the workspace.
+    pub git: Option<Repository>,
     /// What of the allowed list is there below `/run`.
     pub run: Vec<RunEntry>,
     /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is a private one of the caller.
@@ -285,6 +290,15 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         sockets,
         state,
         config: own(Xdg::Config, "the configuration directory"),
+        protected: spec
+            .protect
+            .iter()
+            .flat_map(|path| {
+                let walked = |name: PathBuf| walk(&path.text, &name);
+                places.denied(path).into_iter().map(walked)
+            })
+            .collect(),
+        git: git::discover(&workspace, uid),
         run,
         runtime: places
             .absolute(Xdg::Runtime)

@@ -286,11 +286,12 @@ pub(super) fn run(
     let outcome = supervise(&child, &pipes, &mut companions);
     terminal.put_back();
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
+    let left = companions.iter_mut().filter_map(|companion| companion.end().err()).next();
     drop(companions);
     drop(groups);
     // Nothing lives inside any more.
     drop(scratch);
-    if let Some(sentence) = outcome.ended {
+    if let Some(sentence) = left.or(outcome.ended) {
         return Err(LaunchError::Ended(sentence));
     }
     if let Some(input) = input {
@@ -360,7 +361,10 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
-        let decides = plan.mounts.iter().rfind(|mount| place.starts_with(&mount.destination));
+        let decides = plan
+            .mounts
+            .iter()
+            .rfind(|mount| mount.kind != Kind::Pin && place.starts_with(&mount.destination));
         if let Some(mount) = decides.filter(|mount| mount.kind == Kind::Writable) {
             return Err(mount.destination.clone());
         }
@@ -424,7 +428,15 @@ pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
             vec![word("--perms"), word("0444"), word("--file"), marker.to_string().into(), to()]
         }
         Kind::Seal => vec![word("--remount-ro"), to()],
-        Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory => Vec::new(),
+        // In place before bubblewrap starts, or waited for.
+        Kind::Protect
+        | Kind::Pin
+        | Kind::MaskFile
+        | Kind::MaskDirectory
+        | Kind::EmptyFile
+        | Kind::EmptyDirectory
+        | Kind::Forbidden
+        | Kind::Worktrees => Vec::new(),
     }
 }
 

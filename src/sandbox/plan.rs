@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use super::facts::{Facts, Found, Writable};
 use super::spec::{EnvPattern, Spec};
-use super::{INNER, MARKER};
+use super::{INNER, MARKER, MASKS};
 
 mod environment;
+mod held;
 pub mod kernel;
 mod sockets;
 mod tmp;
@@ -137,6 +138,15 @@ pub enum Kind {
     MaskFile,
     /// An empty read-only directory over what is there.
     MaskDirectory,
+    /// Only awaited: an empty read-only file that stands there for the time of the run.
+    EmptyFile,
+    /// Only awaited: an empty read-only directory that stands there for the time of the run.
+    EmptyDirectory,
+    /// Only awaited: what may not appear; the run ends.
+    Forbidden,
+    /// Only awaited: a directory of linked worktrees, of which a new one may only point to its own
+    /// repository.
+    Worktrees,
 }
 
 impl Kind {
@@ -149,6 +159,19 @@ impl Kind {
     /// back.
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Protect | Self::Pin) || self.is_mask()
+    }
+
+    /// Whether it is a mount that others lie in.
+    pub(super) fn is_tree(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadOnly
+                | Self::ReadOnlyFrom(_)
+                | Self::Writable
+                | Self::Tmpfs { .. }
+                | Self::Dev
+                | Self::Proc
+        )
     }
 
     /// Whether it shows something of the host at its own path.
@@ -302,7 +325,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let network = spec.network && !request.no_network;
     let kernel = kernel::surface(spec, facts, network, &mut notes)?;
     let mut create = Vec::new();
-    let writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
+    let mut writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
+    held::writable(spec, facts, &masks, &mut writable, &mut create, &mut notes);
     let runtime = environment::runtime_directory(facts);
 
     let mut mounts = base(spec, facts);
@@ -323,6 +347,11 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "the launcher's own place".into(),
         },
         Mount {
+            destination: MASKS.into(),
+            kind: Kind::Directory { mode: 0o755 },
+            reason: "what masks are made of while the jail runs".into(),
+        },
+        Mount {
             destination: INNER.into(),
             kind: Kind::ReadOnlyFrom(facts.launcher.clone()),
             reason: "the launcher's last stage, process 1 of the jail".into(),
@@ -339,6 +368,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         },
     ]);
     let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &[], &mut notes);
+    let (held, awaited) = held::plan(spec, facts, &mounts, &masks);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     let built = environment::build(spec, facts, request, &mounts, &runtime, &reachable)?;
     // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
@@ -348,6 +378,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     notes.sort();
     notes.dedup();
     let marker = marker(network, &kernel, facts, &mounts, visible.len(), &built.removed);
+    mounts.extend(held);
     mounts.extend(visible);
     mounts.extend(sockets);
     Ok(Plan {
@@ -357,7 +388,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         workspace: facts.workspace.clone(),
         create,
         mounts,
-        awaited: Vec::new(),
+        awaited,
         ports,
         environment: built.environment,
         handed: built.handed,

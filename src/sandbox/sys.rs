@@ -17,6 +17,7 @@ use std::process::Command;
 
 mod handover;
 pub(super) mod network;
+pub(super) mod watch;
 
 pub(super) use handover::{place, search_in};
 

@@ -68,6 +68,8 @@ pub(super) fn facts() -> Facts {
         sockets: super::super::sockets::Sockets::default(),
         launcher: "/usr/bin/kli-sandbox".into(),
         program: Some("/usr/bin/kli".into()),
+        protected: Vec::new(),
+        git: None,
         kernel_files: Vec::new(),
         key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,
