@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::facts;
 use super::launch::{LaunchError, namespaces, words_of};
+use super::plan::kernel::AbstractSockets;
 use super::plan::{self, Kind, Mount, Plan, Request, printable, shown};
 use super::spec::Spec;
 
@@ -50,6 +51,10 @@ fn verb(kind: &Kind) -> &'static str {
         Kind::Pin => "pinned",
         Kind::MaskFile => "hidden file",
         Kind::MaskDirectory => "hidden directory",
+        Kind::EmptyFile => "empty file",
+        Kind::EmptyDirectory => "empty directory",
+        Kind::Forbidden => "forbidden",
+        Kind::Worktrees => "watched",
     }
 }
 
@@ -57,14 +62,40 @@ fn words(plan: &Plan) -> String {
     let mut lines = vec![
         format!("workspace: {}", shown(&plan.workspace)),
         format!("network: {}", if plan.network { "the host's" } else { "loopback only" }),
-        "mounts (a later one wins):".to_owned(),
     ];
+    for (name, what) in plan.kernel.refused() {
+        lines.push(format!("refused calls: {name:<14} -- {what}"));
+    }
+    lines.push(format!(
+        "abstract sockets: {}; signals: {}",
+        match plan.kernel.abstract_sockets {
+            AbstractSockets::OwnNetwork => "the jail's own network has its own",
+            AbstractSockets::Scoped => "kept in by Landlock",
+            AbstractSockets::NoSockets => "none, as no Unix socket can be opened",
+            AbstractSockets::Reachable => "the host's can be reached",
+        },
+        if plan.kernel.scoped {
+            "kept in by the PID namespace and by Landlock"
+        } else {
+            "kept in by the PID namespace"
+        }
+    ));
+    lines.extend(plan.kernel.bounds().into_iter().map(|bound| format!("limit: {bound}")));
+    lines.push("mounts (a later one wins):".to_owned());
     for mount in &plan.mounts {
         lines.push(format!(
             "  {:<16} {}  -- {}",
             verb(&mount.kind),
             shown(&mount.destination),
             printable(&mount.reason)
+        ));
+    }
+    for awaited in &plan.awaited {
+        lines.push(format!(
+            "  {:<16} {}  -- {}, when it appears",
+            verb(&awaited.kind),
+            shown(&awaited.destination),
+            printable(&awaited.reason)
         ));
     }
     for create in &plan.create {
@@ -87,6 +118,10 @@ fn words(plan: &Plan) -> String {
 struct Told<'a> {
     workspace: String,
     network: bool,
+    refused_calls: Vec<&'a str>,
+    abstract_sockets: &'a str,
+    signals_scoped: bool,
+    limits: Vec<String>,
     mounts: Vec<ToldMount<'a>>,
     created: Vec<String>,
     removed_variables: Vec<String>,
@@ -107,6 +142,10 @@ fn json(plan: &Plan) -> Vec<u8> {
     let told = Told {
         workspace: plan.workspace.to_string_lossy().into_owned(),
         network: plan.network,
+        refused_calls: plan.kernel.refused().map(|(name, _)| name).collect(),
+        abstract_sockets: plan.kernel.abstract_sockets.word(),
+        signals_scoped: plan.kernel.scoped,
+        limits: plan.kernel.bounds(),
         mounts: plan
             .mounts
             .iter()

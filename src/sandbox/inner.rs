@@ -11,6 +11,7 @@ use std::os::fd::RawFd;
 use rustix::process::{Pid, WaitOptions, getpid, wait};
 use serde::{Deserialize, Serialize};
 
+use super::limits::Resources;
 use super::{handover, sys};
 
 /// What the launcher tells the last stage, as JSON in its first word. The inside can read it.
@@ -22,6 +23,8 @@ pub(super) struct Orders {
     pub(super) status: RawFd,
     /// The caller's standard error.
     pub(super) errors: RawFd,
+    /// What bounds the program.
+    pub(super) resources: Resources,
     /// The program's environment; this process has none of it.
     pub(super) environment: RawFd,
     /// The pipe with the keys for the program (law 15).
@@ -69,6 +72,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     let secrets = orders.secrets.map(sys::inherited).transpose()?;
     let mut environment = handover::receive(sys::inherited(orders.environment)?)?;
     handover::keep(secrets, &mut environment)?;
+    orders.resources.take_on()?;
 
     let words: Vec<OsString> = words.collect();
     // A group of its own, so that what a terminal would send to all reaches all of them.

@@ -17,6 +17,7 @@ use rustix::pipe::PipeFlags;
 
 use super::facts::{self, FactsError};
 use super::inner::Orders;
+use super::limits::group::Groups;
 use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::ports::Ports;
@@ -27,7 +28,7 @@ use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
 use super::terminal::Saved;
 use super::watch::Watch;
-use super::{INNER, diagnose, handover, sys};
+use super::{INNER, diagnose, handover, landlock, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +124,11 @@ pub enum LaunchError {
         /// What repairs it.
         repair: String,
     },
+    /// No session keyring of the jail's own (law 7).
+    #[error(
+        "a fresh session keyring cannot be had ({0}): when it is the quota, raise `kernel.keys.maxkeys`"
+    )]
+    Keyring(#[source] io::Error),
     /// A step between the launcher and the kernel.
     #[error("{step}: {source}")]
     System {
@@ -151,6 +157,7 @@ pub(super) fn run(
     bwrap: Option<&Path>,
     caller: Keys,
 ) -> Result<u8, LaunchError> {
+    sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
     let facts = facts::probe(spec, request)?;
     let plan = plan::build(spec, &facts, request)?;
@@ -171,6 +178,9 @@ pub(super) fn run(
     environment.extend(secrets::variables(&plan.handed)?);
     let keys = secrets::keys(&plan.handed, &facts.environment, caller)?.pipe()?;
     sys::survive_size_limit();
+    let surface = &plan.kernel;
+    let (groups, doors) = Groups::new(&surface.groups, surface.group_tasks, surface.group_memory)
+        .map_err(step("the control group of `limits`"))?;
     let scratch = plan.tmp.as_deref().map(Scratch::new).transpose()?;
     prepare::create(&plan.create)?;
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
@@ -220,15 +230,18 @@ pub(super) fn run(
         arguments.push(0);
     }
     let arguments = text_file("arguments", &arguments)?;
+    let filter = seccomp::program(seccomp::Machine::HERE, plan.kernel.allow);
+    let filter = text_file("filter", &filter)?;
     // Beyond this line they are bubblewrap's, which closes all but the last stage's.
-    for fd in [&marker, &status_theirs, &errors, &environment, &arguments].into_iter().chain(&keys)
-    {
+    let handed = [&marker, &status_theirs, &errors, &environment, &arguments, &filter];
+    for fd in handed.into_iter().chain(&keys) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
     }
     let orders = Orders {
         status: status_theirs.as_raw_fd(),
         errors: errors.as_raw_fd(),
+        resources: plan.kernel.resources,
         environment: environment.as_raw_fd(),
         secrets: keys.as_ref().map(AsRawFd::as_raw_fd),
     };
@@ -238,6 +251,8 @@ pub(super) fn run(
         .env_clear()
         .arg("--args")
         .arg(arguments.as_raw_fd().to_string())
+        .arg("--seccomp")
+        .arg(filter.as_raw_fd().to_string())
         .arg("--")
         .args([INNER, "inner"])
         .arg(orders)
@@ -245,6 +260,10 @@ pub(super) fn run(
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
+    sys::group::enter_at_start(&mut command, doors);
+    if plan.kernel.scoped {
+        landlock::confine(&mut command).map_err(step("Landlock's scopes"))?;
+    }
     let mut companions: Vec<Box<dyn Companion>> = Vec::new();
     companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
     companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
@@ -262,15 +281,17 @@ pub(super) fn run(
         _ => LaunchError::Unusable { path: bwrap.clone(), because: error.to_string() },
     })?;
     drop(command);
-    drop((marker, status_theirs, errors, environment, keys, arguments));
+    drop((marker, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
     let outcome = supervise(&child, &pipes, &mut companions);
     terminal.put_back();
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
+    let left = companions.iter_mut().filter_map(|companion| companion.end().err()).next();
     drop(companions);
+    drop(groups);
     // Nothing lives inside any more.
     drop(scratch);
-    if let Some(sentence) = outcome.ended {
+    if let Some(sentence) = left.or(outcome.ended) {
         return Err(LaunchError::Ended(sentence));
     }
     if let Some(input) = input {
@@ -340,7 +361,10 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
-        let decides = plan.mounts.iter().rfind(|mount| place.starts_with(&mount.destination));
+        let decides = plan
+            .mounts
+            .iter()
+            .rfind(|mount| mount.kind != Kind::Pin && place.starts_with(&mount.destination));
         if let Some(mount) = decides.filter(|mount| mount.kind == Kind::Writable) {
             return Err(mount.destination.clone());
         }
@@ -404,7 +428,15 @@ pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
             vec![word("--perms"), word("0444"), word("--file"), marker.to_string().into(), to()]
         }
         Kind::Seal => vec![word("--remount-ro"), to()],
-        Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory => Vec::new(),
+        // In place before bubblewrap starts, or waited for.
+        Kind::Protect
+        | Kind::Pin
+        | Kind::MaskFile
+        | Kind::MaskDirectory
+        | Kind::EmptyFile
+        | Kind::EmptyDirectory
+        | Kind::Forbidden
+        | Kind::Worktrees => Vec::new(),
     }
 }
 

@@ -3,6 +3,10 @@
 
 #![expect(unsafe_code, reason = "signals, unshare and the steps between fork and exec need libc")]
 
+pub(super) mod group;
+pub(super) mod keyring;
+pub(super) mod landlock;
+
 use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,6 +16,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 mod handover;
+pub(super) mod network;
+pub(super) mod watch;
 
 pub(super) use handover::{place, search_in};
 

@@ -1,13 +1,16 @@
 //! The environment of the inside (law 4): the caller's, without what is denied, without keys, and
 //! without what points at something that is not there inside; then what the specification sets.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::super::facts::{Facts, Writable};
 use super::super::spec::Spec;
-use super::{Kind, Mount, PlanError, Request, in_replaced_tree, is_denied, printable, shown};
+use super::{
+    Kind, Mount, PlanError, Request, in_replaced_tree, is_denied, printable, shown, sockets,
+};
 
 /// The reason of a variable that the specification or the command line denies.
 pub(super) const DENIED: &str = "denied";
@@ -126,6 +129,7 @@ pub(super) fn build(
     request: &Request,
     mounts: &[Mount],
     runtime: &Path,
+    reachable: &BTreeSet<PathBuf>,
 ) -> Result<Built, PlanError> {
     let mut kept: Vec<(OsString, OsString)> = Vec::new();
     let mut removed = Vec::new();
@@ -151,6 +155,17 @@ pub(super) fn build(
             removed.push((name.clone(), UNLISTED));
             continue;
         }
+        match sockets::stays(facts, reachable, name) {
+            Some(true) => {
+                kept.push((name.clone(), value.clone()));
+                continue;
+            }
+            Some(false) if !is_address(name) => {
+                removed.push((name.clone(), SESSION));
+                continue;
+            }
+            _ => {}
+        }
         let fixed: Option<OsString> = match name.to_str() {
             Some("TMPDIR" | "TMP" | "TEMP") => Some("/tmp".into()),
             Some("XDG_RUNTIME_DIR") => Some(runtime.into()),
@@ -167,7 +182,9 @@ pub(super) fn build(
             }
             kept.push((name.clone(), fixed));
         } else if name == "DISPLAY" && value.as_bytes().starts_with(b":")
-            || !KEPT.iter().any(|known| name == known) && is_gone(value, mounts)
+            || !KEPT.iter().any(|known| name == known)
+                && !is_address(name)
+                && is_gone(value, mounts)
         {
             removed.push((name.clone(), GONE));
         } else {
@@ -268,6 +285,12 @@ fn readable(
         }
     }
     Ok(found.physical.clone())
+}
+
+/// Whether a variable says which server a client asks. Without it the client would ask another one,
+/// which nobody meant.
+fn is_address(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(b"_BASE_URL")
 }
 
 /// Whether a value is a path, or the address of a socket, in a tree that the jail replaces and
