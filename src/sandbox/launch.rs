@@ -23,9 +23,9 @@ use super::ports::Ports;
 use super::prepare::{self, PrepareError};
 use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
-use super::terminal::Saved;
+use super::terminal::Terminal;
 use super::watch::Watch;
-use super::{INNER, diagnose, sys};
+use super::{INNER, diagnose, processes, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +161,7 @@ pub fn run(
     let wanted = sys::wanted_signals();
     sys::block_signals(&wanted).map_err(step("signals cannot be blocked"))?;
     let signals = sys::signal_descriptor(&wanted).map_err(step("signals cannot be watched"))?;
+    let mut terminal = Terminal::now();
     let told = |source| LaunchError::Namespace {
         repair: diagnose::namespace(&source, &facts.launcher),
         source,
@@ -191,6 +192,7 @@ pub fn run(
     let mut arguments = Vec::new();
     for argument in options(&plan)
         .into_iter()
+        .filter(|option| own_processes || option != "--die-with-parent")
         .chain(plan.mounts.iter().flat_map(|mount| words_of(mount, marker.as_raw_fd())))
     {
         arguments.extend_from_slice(argument.as_bytes());
@@ -202,7 +204,11 @@ pub fn run(
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
     }
-    let orders = Orders { status: status_theirs.as_raw_fd(), errors: errors.as_raw_fd() };
+    let orders = Orders {
+        status: status_theirs.as_raw_fd(),
+        errors: errors.as_raw_fd(),
+        terminal: terminal.is_own(),
+    };
     let orders = serde_json::to_string(&orders).map_err(step("the orders"))?;
     let mut command = Command::new(&bwrap);
     command
@@ -216,11 +222,13 @@ pub fn run(
         .arg(&request.program)
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
+    if !own_processes {
+        sys::terminal::adopt_orphans().map_err(step("orphans cannot be adopted"))?;
+    }
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
     let mut companions: Vec<Box<dyn Companion>> = Vec::new();
     companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
     companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
-    let terminal = Saved::now();
     let child = command.spawn().map_err(|error| match error.raw_os_error() {
         Some(sys::NO_PROC) => {
             let words = "Can't mount proc for its monitor".to_owned();
@@ -236,8 +244,11 @@ pub fn run(
     drop(command);
     drop((marker, status_theirs, errors, arguments));
     let pipes = Pipes { status, signals };
-    let outcome = supervise(&child, &pipes, &mut companions);
-    terminal.put_back();
+    let outcome = supervise(&child, &pipes, &mut companions, &mut terminal);
+    if !own_processes {
+        processes::end_children();
+    }
+    terminal.put_back(outcome.as_ref().is_ok_and(|outcome| outcome.code == 0));
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     drop(companions);
     if let Some(sentence) = outcome.ended {
@@ -248,6 +259,9 @@ pub fn run(
         drop(namespace::copy_offset(io::stdin(), &input));
     }
     if outcome.started {
+        if let Some(signal) = outcome.signal {
+            sys::terminal::die_by(signal);
+        }
         return Ok(outcome.code);
     }
     let words = said(words);
@@ -321,7 +335,7 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
 /// The options that are the same for every mount.
 pub(super) fn options(plan: &Plan) -> Vec<OsString> {
     let mut words: Vec<OsString> = namespaces(plan).into_iter().map(OsString::from).collect();
-    words.extend(["--new-session", "--as-pid-1", "--chdir"].map(OsString::from));
+    words.extend(["--as-pid-1", "--chdir"].map(OsString::from));
     words.push(plan.workspace.clone().into());
     words
 }

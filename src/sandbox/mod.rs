@@ -23,6 +23,7 @@ mod mountinfo;
 mod namespace;
 mod ports;
 mod prepare;
+mod processes;
 mod report;
 mod seccomp;
 mod secrets;
