@@ -133,6 +133,9 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     let status = sys::inherited(orders.status)?;
     rustix::stdio::dup2_stderr(sys::inherited(orders.errors)?)?;
     // Where the inside could push input into the terminal, it must not be its own (law 7).
+    if orders.terminal && !sys::terminal::injection_refused(io::stdin().as_fd()) {
+        sys::terminal::refuse_injection()?;
+    }
     let shared = orders.terminal && sys::terminal::injection_refused(io::stdin().as_fd());
     if !shared {
         sys::terminal::leave_session()?;

@@ -20,6 +20,43 @@ pub(in super::super) fn injection_refused(terminal: BorrowedFd<'_>) -> bool {
     })
 }
 
+/// Refuses this process and all its descendants to push input into a terminal, with EPERM. The low 32
+/// bits of the command count, as for the kernel; calls of another architecture do not exist.
+pub(in super::super) fn refuse_injection() -> io::Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    const NATIVE: u32 = 0xc000_003e;
+    #[cfg(target_arch = "aarch64")]
+    const NATIVE: u32 = 0xc000_00b7;
+    const LOAD: u16 = 0x20;
+    const EQUALS: u16 = 0x15;
+    const AT_LEAST: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let ioctl = u32::try_from(libc::SYS_ioctl).map_err(io::Error::other)?;
+    let command = |command: libc::Ioctl| u32::try_from(command).map_err(io::Error::other);
+    let answer = |errno: i32| libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap_or_default();
+    let mut filter = [
+        step(LOAD, 4, 0, 0),
+        step(EQUALS, NATIVE, 0, 7),
+        step(LOAD, 0, 0, 0),
+        // The numbers of x32.
+        step(AT_LEAST, 0x4000_0000, 5, 0),
+        step(EQUALS, ioctl, 0, 3),
+        step(LOAD, 24, 0, 0),
+        step(EQUALS, command(libc::TIOCSTI)?, 3, 0),
+        step(EQUALS, command(libc::TIOCLINUX)?, 2, 0),
+        step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+        step(RETURN, answer(libc::ENOSYS), 0, 0),
+        step(RETURN, answer(libc::EPERM), 0, 0),
+    ];
+    let len = libc::c_ushort::try_from(filter.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    // SAFETY: the program outlives the call.
+    let done =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Makes this process the leader of a session without a controlling terminal.
 pub(in super::super) fn leave_session() -> io::Result<()> {
     // SAFETY: no memory is involved.
