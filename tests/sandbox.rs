@@ -8,5 +8,6 @@ mod failure;
 mod hidden;
 mod life;
 mod specification;
+mod terminal;
 mod view;
 mod workspace;
