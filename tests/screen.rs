@@ -47,7 +47,16 @@ impl Screen {
     /// A shell with job control. In it `j PROGRAM …` runs a program in the world's jail.
     pub(crate) fn shell(world: &World) -> Self {
         let mut command = world.command("setsid");
-        command.args(["-c", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        command.args([
+            "-c",
+            "env",
+            "--default-signal",
+            "bash",
+            "--norc",
+            "--noprofile",
+            "--noediting",
+            "-i",
+        ]);
         let mut screen = Self::start(world, command);
         screen.sees(PROMPT);
         screen

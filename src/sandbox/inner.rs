@@ -5,8 +5,9 @@
 //! place of the caller's; both are put right here. Besides 0, 1 and 2 it keeps the socket to the
 //! launcher and the descriptor of its signals; the program gets neither.
 //!
-//! On a terminal it stays in the caller's session, is a member of the program's process group and
-//! tells the launcher when the program stops, so that the caller's shell sees one job (law 7).
+//! On a terminal it stays in the caller's session and tells the launcher when the program stops, so
+//! that the caller's shell sees one job (law 7). It must never join another process's group or session:
+//! the kernel waits for every number of the namespace to be free before it lets process 1 end.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
+use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, wait};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use serde::{Deserialize, Serialize};
@@ -42,10 +44,8 @@ pub(super) enum Report {
     Ready { shared: bool },
     /// The program was stopped by `signal`; `holds` says that the terminal's foreground is inside.
     Stopped { signal: i32, holds: bool },
-    /// A key of the terminal sent `signal` to the program's group.
-    Key { signal: i32 },
-    /// The program was ended by `signal`.
-    Died { signal: i32 },
+    /// The program was ended by `signal`; `front` says that its group had the terminal's foreground.
+    Died { signal: i32, front: bool },
 }
 
 /// What the launcher tells the last stage.
@@ -62,8 +62,7 @@ impl Report {
         match self {
             Self::Ready { shared } => [b'R', 0, shared.into()],
             Self::Stopped { signal, holds } => [b'S', number(signal), holds.into()],
-            Self::Key { signal } => [b'K', number(signal), 0],
-            Self::Died { signal } => [b'D', number(signal), 0],
+            Self::Died { signal, front } => [b'D', number(signal), front.into()],
         }
     }
 
@@ -73,8 +72,7 @@ impl Report {
         match kind {
             b'R' => Some(Self::Ready { shared: flag == 1 }),
             b'S' => Some(Self::Stopped { signal, holds: flag == 1 }),
-            b'K' => Some(Self::Key { signal }),
-            b'D' => Some(Self::Died { signal }),
+            b'D' => Some(Self::Died { signal, front: flag == 1 }),
             _ => None,
         }
     }
@@ -140,8 +138,8 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     if !shared {
         sys::terminal::leave_session()?;
     }
-    let status = lowest(status)?;
-    sys::close_from(4)?;
+    rustix::io::fcntl_setfd(&status, FdFlags::CLOEXEC)?;
+    sys::close_all_but(&status)?;
     // A launcher that died during the set-up closed the other end: then nothing is started. Nor is
     // anything before it has put in place what watches the jail.
     rustix::io::write(&status, &Report::Ready { shared }.bytes())?;
@@ -154,7 +152,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     let words: Vec<OsString> = words.collect();
     let input = io::stdin();
     let handed = (shared && foreground).then(|| input.as_fd());
-    let program = match sys::terminal::spawn(&words, shared, handed) {
+    let program = match sys::terminal::spawn(&words, handed) {
         Ok(program) => program,
         Err(error) => {
             let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
@@ -169,13 +167,6 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     };
     let signals = sys::signal_descriptor(&sys::FORWARDED)?;
     Stage { program, shared, status, front: None, frozen: None }.watch(&signals)
-}
-
-/// Moves the socket to descriptor 3, closed when a program is executed.
-fn lowest(status: OwnedFd) -> io::Result<OwnedFd> {
-    let lowest = rustix::io::fcntl_dupfd_cloexec(&status, 3)?;
-    drop(status);
-    Ok(rustix::io::fcntl_dupfd_cloexec(&lowest, 3)?)
 }
 
 /// The program and what is known about it.
@@ -232,7 +223,8 @@ impl Stage {
             }
             let signal = status.terminating_signal();
             if let Some(signal) = signal {
-                self.tell(Report::Died { signal });
+                let front = self.shared && tcgetpgrp(io::stdin()) == Ok(pid);
+                self.tell(Report::Died { signal, front });
             }
             let code = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(255);
             return Some(u8::try_from(code).unwrap_or(255));
@@ -240,17 +232,12 @@ impl Stage {
         None
     }
 
-    /// Only what comes from outside is handed on: a key has reached the program's group already, and
-    /// inside everybody can signal the program without this process.
+    /// Only what comes from outside is handed on: inside everybody can signal the program without
+    /// this process.
     fn hand_on(&self, received: sys::Received) {
-        let signal = received.signal;
-        if received.by_kernel {
-            if self.shared && matches!(signal, libc::SIGINT | libc::SIGQUIT) {
-                self.tell(Report::Key { signal });
-            }
-        } else if received.sender == 0 {
-            let group = !matches!(signal, libc::SIGTERM | libc::SIGHUP);
-            sys::kill(if group { -self.program } else { self.program }, signal);
+        if received.sender == 0 {
+            let group = !matches!(received.signal, libc::SIGTERM | libc::SIGHUP);
+            sys::kill(if group { -self.program } else { self.program }, received.signal);
         }
     }
 

@@ -260,6 +260,9 @@ pub fn run(
     }
     if outcome.started {
         if let Some(signal) = outcome.signal {
+            if outcome.key {
+                sys::kill(0, signal);
+            }
             sys::terminal::die_by(signal);
         }
         return Ok(outcome.code);

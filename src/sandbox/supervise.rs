@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
 };
 
 use super::inner::{Order, Report};
@@ -53,6 +53,8 @@ pub(super) struct Outcome {
     pub(super) code: u8,
     /// The signal that ended the program, where callers act on it; see [`PASSED_ON`].
     pub(super) signal: Option<i32>,
+    /// Whether a key of the terminal may have sent it, which the caller's scripts had got as well.
+    pub(super) key: bool,
 }
 
 /// The signals by which a shell or a `make` knows that it shall stop, too.
@@ -107,7 +109,7 @@ pub(super) fn supervise(
             else {
                 break;
             };
-            jail.receive(received, pipes, terminal);
+            jail.receive(received.signal, pipes, terminal);
         }
         jail.flush();
         if jail.deadline.is_some_and(|end| Instant::now() >= end) {
@@ -120,12 +122,16 @@ pub(super) fn supervise(
             }
             let signal = status.terminating_signal().map(|signal| 128 + signal);
             let code = status.exit_status().or(signal).unwrap_or(255);
+            // The last stage ends with this code after it said so; killed later it has another.
+            let died = jail.died.filter(|(died, _)| PASSED_ON.contains(died) && code == 128 + died);
             return Ok(Outcome {
                 started: jail.started,
                 ended: jail.ended,
                 code: u8::try_from(code).unwrap_or(255),
-                // The last stage ends with this code after it said so; killed later it has another.
-                signal: jail.died.filter(|died| PASSED_ON.contains(died) && code == 128 + died),
+                signal: died.map(|(signal, _)| signal),
+                key: died.is_some_and(|(signal, front)| {
+                    front && matches!(signal, libc::SIGINT | libc::SIGQUIT)
+                }),
             });
         }
     }
@@ -146,8 +152,8 @@ struct Jail {
     ended: Option<String>,
     /// Whether a stop was handed on that has not been answered yet.
     asked_to_stop: bool,
-    /// The signal that ended the program.
-    died: Option<i32>,
+    /// The signal that ended the program, and whether that had the terminal.
+    died: Option<(i32, bool)>,
 }
 
 impl Jail {
@@ -202,9 +208,7 @@ impl Jail {
                 }
             }
             Some(Report::Stopped { signal, holds }) => self.stop(signal, holds, pipes, terminal),
-            // The terminal would have sent it to the caller's scripts as well.
-            Some(Report::Key { signal }) if terminal.is_shared() => sys::kill(0, signal),
-            Some(Report::Died { signal }) => self.died = Some(signal),
+            Some(Report::Died { signal, front }) => self.died = Some((signal, front)),
             _ => {}
         }
         Ok(())
@@ -250,14 +254,10 @@ impl Jail {
         }
     }
 
-    fn receive(&mut self, received: sys::Received, pipes: &Pipes, terminal: &mut Terminal) {
-        let signal = received.signal;
+    fn receive(&mut self, signal: i32, pipes: &Pipes, terminal: &mut Terminal) {
         match signal {
-            libc::SIGCHLD => {}
-            // A key that was handed on to the own group.
-            _ if !received.by_kernel && is_own(received.sender) => {}
             libc::SIGCONT if self.started => go(pipes, terminal),
-            libc::SIGCONT => {}
+            libc::SIGCHLD | libc::SIGCONT => {}
             libc::SIGTERM if self.deadline.is_some() => self.kill(),
             libc::SIGTERM | libc::SIGHUP => {
                 self.deadline = self.deadline.or_else(|| Some(Instant::now() + GRACE));
@@ -294,8 +294,4 @@ fn go(pipes: &Pipes, terminal: &mut Terminal) {
     let foreground = terminal.is_shared() && terminal.foreground();
     // One that is gone already is told by its end.
     let _heard = rustix::io::write(&pipes.status, &Order::Go { foreground }.bytes());
-}
-
-fn is_own(process: u32) -> bool {
-    i32::try_from(process).is_ok_and(|number| number == getpid().as_raw_nonzero().get())
 }

@@ -19,10 +19,24 @@ pub(super) const FORWARDED: [i32; 6] =
 
 /// Closes every descriptor from `first` on.
 pub(super) fn close_from(first: RawFd) -> io::Result<()> {
+    close_range(first, RawFd::MAX)
+}
+
+/// Closes every descriptor from 3 on but `kept`, which must be the only one that is owned.
+pub(super) fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
+    let kept = kept.as_raw_fd();
+    if kept > 3 {
+        close_range(3, kept - 1)?;
+    }
+    close_from(kept + 1)
+}
+
+fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     let first = libc::c_uint::try_from(first).map_err(io::Error::other)?;
-    // SAFETY: the callers own no descriptor from `first` on: the launcher calls this before it
-    // opens anything, the inner stage with its last own descriptor below.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    let last = libc::c_uint::try_from(last).map_err(io::Error::other)?;
+    // SAFETY: the callers own no descriptor between the two: the launcher calls this before it opens
+    // anything, the last stage leaves out the only one that it owns.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -103,8 +117,6 @@ pub(super) fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
 pub(super) struct Received {
     /// Its number.
     pub(super) signal: i32,
-    /// Whether the kernel made it, as a terminal does for a key; no process can pretend that.
-    pub(super) by_kernel: bool,
     /// The process that sent it, zero for one that has no number here.
     pub(super) sender: u32,
 }
@@ -118,11 +130,9 @@ pub(super) fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<Recei
         (libc::read(descriptor.as_raw_fd(), (&raw mut info).cast(), size), info)
     };
     if usize::try_from(read) == Ok(size) {
-        return Ok(i32::try_from(info.ssi_signo).ok().map(|signal| Received {
-            signal,
-            by_kernel: info.ssi_code == libc::SI_KERNEL,
-            sender: info.ssi_pid,
-        }));
+        return Ok(i32::try_from(info.ssi_signo)
+            .ok()
+            .map(|signal| Received { signal, sender: info.ssi_pid }));
     }
     let error = io::Error::last_os_error();
     if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) }

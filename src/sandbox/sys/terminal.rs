@@ -64,12 +64,10 @@ pub(in super::super) fn leave_session() -> io::Result<()> {
 }
 
 /// Starts a program, found on `PATH` when its name has no slash, in a process group of its own and
-/// with no signal blocked, and returns its number, which is the group's too. With `join` this
-/// process becomes a member of the group, and `foreground` is a terminal that is handed to it; both
-/// are done before the program begins.
+/// with no signal blocked, and returns its number, which is the group's too. `foreground` is a
+/// terminal that is handed to it before it begins.
 pub(in super::super) fn spawn(
     words: &[OsString],
-    join: bool,
     foreground: Option<BorrowedFd<'_>>,
 ) -> io::Result<i32> {
     let words: Vec<CString> = words
@@ -104,7 +102,7 @@ pub(in super::super) fn spawn(
     drop(theirs);
     // SAFETY: no memory is involved. A terminal that is gone gives the program no foreground.
     unsafe {
-        if libc::setpgid(pid, pid) != 0 || (join && libc::setpgid(0, pid) != 0) {
+        if libc::setpgid(pid, pid) != 0 {
             return Err(io::Error::last_os_error());
         }
         if let Some(terminal) = foreground {
