@@ -17,6 +17,7 @@ mod secrets;
 mod sockets;
 mod specification;
 mod steering;
+mod terminal;
 mod tmp;
 mod view;
 mod watch;
