@@ -18,6 +18,7 @@ mod secrets;
 mod sockets;
 mod specification;
 mod steering;
+mod terminal;
 mod tmp;
 mod view;
 mod watch;
