@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The terminal and what runs on it.
 pub(crate) struct Screen {
     master: File,
-    seen: Arc<Mutex<Vec<u8>>>,
+    seen: Vec<u8>,
     /// Up to where it has been read by the test.
     place: usize,
     child: Child,
@@ -80,17 +80,7 @@ impl Screen {
             .spawn()
             .unwrap();
         drop(command);
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let mut reader = master.try_clone().unwrap();
-        let writer = Arc::clone(&seen);
-        // It ends when the last process with the terminal does.
-        std::thread::spawn(move || {
-            let mut piece = [0; 4096];
-            while let Ok(length @ 1..) = reader.read(&mut piece) {
-                writer.lock().unwrap().extend_from_slice(&piece[..length]);
-            }
-        });
-        Self { master, seen, place: 0, child }
+        Self { master, seen: Vec::new(), place: 0, child }
     }
 
     /// Presses keys.
@@ -108,19 +98,28 @@ impl Screen {
     pub(crate) fn sees(&mut self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
-            {
-                let seen = self.seen.lock().unwrap();
-                let new = &seen[self.place..];
-                let found = new.windows(text.len()).position(|part| part == text.as_bytes());
-                if let Some(at) = found {
-                    let before = String::from_utf8_lossy(&new[..at]).into_owned();
-                    self.place += at + text.len();
-                    return before;
-                }
-                let so_far = String::from_utf8_lossy(new).into_owned();
-                assert!(Instant::now() < end, "`{text}` is not seen: {so_far:?}");
+            let new = &self.seen[self.place..];
+            let found = new.windows(text.len()).position(|part| part == text.as_bytes());
+            if let Some(at) = found {
+                let before = String::from_utf8_lossy(&new[..at]).into_owned();
+                self.place += at + text.len();
+                return before;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            let so_far = String::from_utf8_lossy(new);
+            assert!(Instant::now() < end, "`{text}` is not seen: {so_far:?}");
+            self.look();
+        }
+    }
+
+    /// Reads what is there, or comes soon.
+    fn look(&mut self) {
+        let mut polled = [PollFd::new(&self.master, PollFlags::IN)];
+        let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        if poll(&mut polled, Some(&soon)).unwrap() == 1 {
+            let mut piece = [0; 4096];
+            // Nobody has it open any more: the same as nothing.
+            let length = self.master.read(&mut piece).unwrap_or(0);
+            self.seen.extend_from_slice(&piece[..length]);
         }
     }
 

@@ -68,7 +68,7 @@ fn the_launcher_dies_by_the_signal_that_says_stop() {
     for_both(|world| {
         let run = |script: &str| {
             let mut command = world.command(world.launcher());
-            command.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "bash", "-c"]);
+            command.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "sh", "-c"]);
             command.arg(script).output().unwrap().status
         };
         for (name, number) in [("INT", 2), ("QUIT", 3), ("TERM", 15), ("HUP", 1), ("PIPE", 13)] {
