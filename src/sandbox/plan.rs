@@ -5,11 +5,8 @@
 //! whatever order (law 2). A later law is a further mount with its reason, or a further refusal.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-use serde::Serialize;
 
 use super::facts::{Facts, Found, Writable};
 use super::spec::{EnvPattern, Spec};
@@ -18,6 +15,7 @@ use super::{INNER, MARKER, MASKS};
 mod environment;
 mod held;
 pub mod kernel;
+mod marker;
 mod sockets;
 mod tmp;
 mod workspace;
@@ -377,7 +375,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     // In an order of their own, so that the order of the lists never shows.
     notes.sort();
     notes.dedup();
-    let marker = marker(network, &kernel, facts, &mounts, visible.len(), &built.removed);
+    let marker = marker::text(network, &kernel, facts, &mounts, visible.len(), &built.removed);
     mounts.extend(held);
     mounts.extend(visible);
     mounts.extend(sockets);
@@ -635,62 +633,6 @@ fn is_visible(mounts: &[Mount], mask: &Mount) -> bool {
         .iter()
         .any(|mount| mount.kind.is_bind() && mount.destination.starts_with(&mask.destination));
     above.is_some_and(|mount| mount.kind.is_bind()) || below
-}
-
-/// What the inside may know: no name of anything hidden.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Marker {
-    version: u64,
-    network: bool,
-    abstract_sockets: &'static str,
-    signals_scoped: bool,
-    user_namespaces: bool,
-    limits: Vec<String>,
-    workspace: String,
-    writable_paths: Vec<String>,
-    hidden_paths: usize,
-    denied_variables: usize,
-}
-
-fn marker(
-    network: bool,
-    kernel: &kernel::Surface,
-    facts: &Facts,
-    mounts: &[Mount],
-    hidden: usize,
-    removed: &[(OsString, &'static str)],
-) -> String {
-    let marker = Marker {
-        version: super::spec::VERSION,
-        network,
-        abstract_sockets: kernel.abstract_sockets.word(),
-        signals_scoped: kernel.scoped,
-        user_namespaces: kernel.allow.user_namespaces,
-        limits: kernel.bounds(),
-        workspace: facts.workspace.to_string_lossy().into_owned(),
-        writable_paths: mounts
-            .iter()
-            .filter(|mount| mount.kind == Kind::Writable)
-            .map(|mount| mount.destination.to_string_lossy().into_owned())
-            .collect(),
-        hidden_paths: hidden,
-        denied_variables: removed
-            .iter()
-            .filter(|(_, reason)| *reason == environment::DENIED)
-            .count(),
-    };
-    let text = serde_json::to_string(&marker).unwrap_or_default();
-    // JSON lets DEL and its like stand as they are; `explain` prints this for a terminal.
-    text.chars().fold(String::new(), |mut text, character| {
-        if character.is_control() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\\u{:04x}", u32::from(character));
-        } else {
-            text.push(character);
-        }
-        text
-    })
 }
 
 /// Whether a variable is denied by the specification or by the request.

@@ -79,7 +79,7 @@ for my $pid (grep { m!/\d+$! } glob "/proc/*") {
     for my $number (grep { /^\d+$/ && $_ > 2 } readdir $list) {
         next if $pid eq "/proc/$$";
         use Fcntl;
-        sysopen(my $file, "$pid/fd/$number", O_RDONLY | O_NONBLOCK) or next;
+        sysopen(my $file, "$pid/fd/$number", O_RDONLY | O_NONBLOCK) or do { $refused++; next };
         $opened++;
         sysread $file, my $text, 1 << 16;
         print "KEY descriptor $pid/fd/$number\n" if defined $text && index($text, $key) >= 0;

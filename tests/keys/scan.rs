@@ -33,6 +33,8 @@ sub decoy {
     return $pid;
 }
 if ($ARGV[0] eq "DECOY") {
+    # An earlier run may have left it.
+    unlink "ready";
     my $named = sub { open my $file, "<", "/proc/$_[0]/comm"; <$file> eq "sleep\n" };
     print "holder ", decoy(q{$ENV{D} = reverse pack "H*", shift; exec "sleep", "60"}, $named), "\n";
     my $keeper = q{my $x = reverse pack "H*", shift; open my $f, ">", "ready"; sleep 60};
