@@ -21,6 +21,7 @@ use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::ports::Ports;
 use super::prepare::{self, PrepareError};
+use super::report::Report;
 use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
 use super::terminal::Saved;
@@ -156,6 +157,7 @@ pub fn run(
         .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
     sys::survive_size_limit();
     prepare::create(&plan.create)?;
+    let report = Report::begin(&facts, &plan);
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
     let wanted = sys::wanted_signals();
@@ -240,6 +242,9 @@ pub fn run(
     terminal.put_back();
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     drop(companions);
+    if outcome.started {
+        report.tell();
+    }
     if let Some(sentence) = outcome.ended {
         return Err(LaunchError::Ended(sentence));
     }
