@@ -3,7 +3,7 @@
 //! Detection, not prevention, and of changes, not of intent: what the host itself changed meanwhile is
 //! named as well. `rules` has the list and says where its line is drawn.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -33,6 +33,8 @@ mod walk;
 const LIMIT: Duration = Duration::from_millis(300);
 /// How many directories of rules are remembered from the start; more are judged by their status.
 const MAX_DIRECTORIES: usize = 2048;
+/// How many characters of a name are told.
+const MAX_NAME: usize = 240;
 /// How many files are named.
 const MAX_NAMED: usize = 40;
 
@@ -55,7 +57,7 @@ struct Root {
     handle: OwnedFd,
     directory: bool,
     /// The directories of rules in it, from its own entries on, as they were: device and inode.
-    directories: BTreeMap<PathBuf, (u64, u64)>,
+    directories: Vec<(PathBuf, u64, u64)>,
 }
 
 /// A file that makes the host run code.
@@ -112,24 +114,23 @@ impl Root {
         let stat = rustix::fs::fstat(&handle).ok()?;
         let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let directories =
-            if directory { directories_of_rules(&handle, path, rules) } else { BTreeMap::new() };
+            if directory { directories_of_rules(&handle, path, rules) } else { Vec::new() };
         Some(Self { path: path.to_path_buf(), handle, directory, directories })
     }
 
     /// Whether the directory `path` below it was this one at the start already.
     fn had(&self, path: &Path, stat: &Stat) -> bool {
-        self.directories.get(path) == Some(&(stat.st_dev, stat.st_ino))
+        let this = (path, stat.st_dev, stat.st_ino);
+        self.directories
+            .iter()
+            .any(|(path, device, inode)| (path.as_path(), *device, *inode) == this)
     }
 }
 
 /// The directories that rules name, in each other, from the entries of a root on: a rule's directory
 /// that is another at the end has been moved there, with old files in it.
-fn directories_of_rules(
-    root: &OwnedFd,
-    path: &Path,
-    rules: &Rules,
-) -> BTreeMap<PathBuf, (u64, u64)> {
-    let mut found = BTreeMap::new();
+fn directories_of_rules(root: &OwnedFd, path: &Path, rules: &Rules) -> Vec<(PathBuf, u64, u64)> {
+    let mut found = Vec::new();
     let mut queue = VecDeque::from([(PathBuf::new(), rules.at(path))]);
     while let Some((below, states)) = queue.pop_front() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -153,7 +154,7 @@ fn directories_of_rules(
                 && found.len() < MAX_DIRECTORIES
             {
                 let below = below.join(name);
-                found.insert(below.clone(), (stat.st_dev, stat.st_ino));
+                found.push((below.clone(), stat.st_dev, stat.st_ino));
                 let states = rules.enter(&states, name, &path.join(&below));
                 queue.push_back((below, states));
             }
@@ -209,7 +210,7 @@ impl Report {
 
     fn text(&self) -> String {
         let begun = Instant::now();
-        let kept: BTreeSet<PathBuf> = self.kept.paths().map(Path::to_path_buf).collect();
+        let kept: Vec<PathBuf> = self.kept.paths().map(Path::to_path_buf).collect();
         let mut walk = Walk {
             rules: &self.rules,
             roots: &self.roots,
@@ -218,17 +219,22 @@ impl Report {
             kept: &kept,
             deadline: begun + LIMIT,
             findings: self.kept.compare(&self.roots),
-            packages: BTreeMap::new(),
-            seen: 0,
+            packages: Vec::new(),
         };
         self.led(&mut walk);
-        let unfinished = walk.run();
-        let Walk { mut findings, packages, seen, .. } = walk;
+        let unfinished = match walk.run() {
+            Some(path) => Some(("what this machine would run", path)),
+            // For root a setuid file is root for everybody. Others lose at most their own account by one,
+            // and the jail refuses the bits to both.
+            None if self.uid == 0 => walk.rights().map(|path| ("setuid files", path)),
+            None => None,
+        };
+        let Walk { mut findings, packages, .. } = walk;
         findings.sort_by_cached_key(|finding| {
             (finding.path.components().count(), finding.path.clone())
         });
         findings.dedup_by(|a, b| a.path == b.path);
-        self.words(&findings, &packages, unfinished.as_deref(), seen)
+        self.words(&findings, &packages, unfinished)
     }
 
     /// What the repository's configuration led to at the start.
@@ -268,9 +274,8 @@ impl Report {
     fn words(
         &self,
         findings: &[Finding],
-        packages: &BTreeMap<PathBuf, usize>,
-        unfinished: Option<&Path>,
-        seen: usize,
+        packages: &[(PathBuf, usize)],
+        unfinished: Option<(&str, PathBuf)>,
     ) -> String {
         let mut text = String::new();
         let count = findings.len() + packages.len();
@@ -296,13 +301,13 @@ impl Report {
                 self.short(path)
             );
         }
-        if let Some(path) = unfinished {
+        if let Some((what, path)) = unfinished {
             let _ = writeln!(
                 text,
-                "kli-sandbox: note: the look for what this machine would run was not finished in {} \
-                 ms: {seen} names were looked at, `{}` and others were not",
+                "kli-sandbox: note: the look for {what} was not finished in {} ms: `{}` and others \
+                 were not looked into",
                 LIMIT.as_millis(),
-                self.short(path)
+                self.short(&path)
             );
         }
         text
@@ -329,8 +334,10 @@ fn named(path: &Path) -> String {
                         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}'
                         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
                 );
-            if odd || character == '`' || character == '\\' {
+            if odd {
                 text.extend(character.escape_default());
+            } else if matches!(character, '`' | '\\') {
+                text.extend(['\\', character]);
             } else {
                 text.push(character);
             }
@@ -338,6 +345,19 @@ fn named(path: &Path) -> String {
         for byte in chunk.invalid() {
             let _ = write!(text, "\\x{byte:02x}");
         }
+    }
+    // The end tells more than the middle.
+    let count = text.chars().count();
+    if count > MAX_NAME {
+        let (head, tail) = (MAX_NAME / 2, count - MAX_NAME / 2);
+        text = text
+            .chars()
+            .enumerate()
+            .filter(|(index, _)| *index < head || *index >= tail)
+            .flat_map(|(index, character)| {
+                (index == tail).then_some('…').into_iter().chain([character])
+            })
+            .collect();
     }
     text
 }

@@ -2,7 +2,6 @@
 //! at the end: configuration, hooks, attributes, and where the rest of it is (laws 9 and 13). Small files
 //! by their content, so that a change and its way back is no change; large ones by their status.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ enum Content {
     /// Device, inode, size and the last change of a file that is too large to be kept.
     Status(u64, u64, i64, Moment),
     Link(OsString),
-    Directory(BTreeMap<OsString, Content>),
+    Directory(Vec<(OsString, Content)>),
     /// A pipe, a device, a directory where a file should be, what cannot be read.
     Odd,
 }
@@ -92,7 +91,7 @@ impl Kept {
                     found.extend(repository::leads_to(&variables, directory, home));
                 }
                 Content::Directory(entries) => {
-                    for content in entries.values() {
+                    for (_, content) in entries {
                         if let Content::Link(target) = content {
                             found.push(name.path.join(target));
                         }
@@ -134,7 +133,7 @@ fn hooks(root: &OwnedFd, below: &Path, room: &mut usize) -> Content {
         Err(_) => return file(root, below, room),
     };
     let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { return Content::Odd };
-    let mut found = BTreeMap::new();
+    let mut found = Vec::new();
     for entry in entries {
         let Ok(entry) = entry else { return Content::Odd };
         let name = entry.file_name().to_bytes();
@@ -147,8 +146,9 @@ fn hooks(root: &OwnedFd, below: &Path, room: &mut usize) -> Content {
         }
         let name = read::path(name).as_os_str().to_owned();
         let content = file(&directory, Path::new(&name), room);
-        found.insert(name, content);
+        found.push((name, content));
     }
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Content::Directory(found)
 }
 
@@ -189,14 +189,11 @@ fn differences(name: &Name, before: &Content, after: &Content, findings: &mut Ve
     });
     match (before, after) {
         (_, Content::Directory(new)) => {
-            let nothing = BTreeMap::new();
-            let old = if let Content::Directory(old) = before { old } else { &nothing };
-            for (hook, content) in new {
-                if old.get(hook) != Some(content) {
-                    find(name.path.join(hook), "git runs it".into());
-                }
+            let old = if let Content::Directory(old) = before { old.as_slice() } else { &[] };
+            for entry in new.iter().filter(|entry| !old.contains(entry)) {
+                find(name.path.join(&entry.0), "git runs it".into());
             }
-            for hook in old.keys().filter(|hook| !new.contains_key(*hook)) {
+            for (hook, _) in old.iter().filter(|(hook, _)| new.iter().all(|(it, _)| it != hook)) {
                 find(name.path.join(hook), "a hook that was there at the start is gone".into());
             }
         }

@@ -387,8 +387,18 @@ impl Rules {
 
     /// What the name of a file in a directory with `states` means.
     pub(super) fn file(&self, states: &[State], name: &OsStr) -> Option<Match> {
+        self.among(self.tried(states, name.as_bytes()), name)
+    }
+
+    /// The same by the rules that the directory is inside of alone: a link leads to it from somewhere
+    /// else, and what else is in it is named where it stands.
+    pub(super) fn file_inside(&self, states: &[State], name: &OsStr) -> Option<Match> {
+        self.among(states.iter().copied().filter(|state| state.at > 0), name)
+    }
+
+    fn among(&self, states: impl Iterator<Item = State>, name: &OsStr) -> Option<Match> {
         let mut part = None;
-        for state in self.tried(states, name.as_bytes()) {
+        for state in states {
             let Some(rule) = self.rules.get(state.rule) else { continue };
             let Some(pattern) = rule.parts.get(state.at) else { continue };
             if !matches(pattern, name.as_bytes()) {

@@ -2,7 +2,7 @@
 //! so. Shallow before deep, on handles below the held roots, following nothing, and not for longer than
 //! it is given.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -33,14 +33,12 @@ pub(super) struct Walk<'a> {
     pub(super) start: Moment,
     pub(super) uid: u32,
     /// What is compared otherwise, absolute; with all that is below.
-    pub(super) kept: &'a BTreeSet<PathBuf>,
+    pub(super) kept: &'a [PathBuf],
     pub(super) deadline: Instant,
     /// What was found.
     pub(super) findings: Vec<Finding>,
     /// How many files of the kind lie in directories of installed packages.
-    pub(super) packages: BTreeMap<PathBuf, usize>,
-    /// How many names were looked at.
-    pub(super) seen: usize,
+    pub(super) packages: Vec<(PathBuf, usize)>,
 }
 
 /// A directory to look into.
@@ -57,6 +55,23 @@ struct Item {
     /// How many levels it lies behind a link that was there before.
     behind: Option<usize>,
 }
+
+impl Item {
+    fn of(root: usize, path: PathBuf) -> Self {
+        Self {
+            root,
+            path,
+            states: Vec::new(),
+            moved: false,
+            kind: Kind::Plain,
+            packages: None,
+            behind: None,
+        }
+    }
+}
+
+/// How a directory is opened for its names.
+const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NONBLOCK);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -76,23 +91,10 @@ impl Walk<'_> {
     /// Looks through all roots; the path of the first directory that was not looked into when there
     /// was no time for it.
     pub(super) fn run(&mut self) -> Option<PathBuf> {
-        let mut queue = VecDeque::new();
-        for (number, root) in self.roots.iter().enumerate() {
-            let states = self.rules.at(&root.path);
-            if root.directory {
-                queue.push_back(Item {
-                    root: number,
-                    path: PathBuf::new(),
-                    states,
-                    moved: false,
-                    kind: Kind::Plain,
-                    packages: None,
-                    behind: None,
-                });
-            } else {
-                self.single(root);
-            }
+        for root in self.roots.iter().filter(|root| !root.directory) {
+            self.single(root);
         }
+        let mut queue = self.roots();
         while let Some(item) = queue.pop_front() {
             if Instant::now() >= self.deadline {
                 return Some(self.absolute(&item, OsStr::new("")));
@@ -100,6 +102,49 @@ impl Walk<'_> {
             self.directory(&item, &mut queue);
         }
         None
+    }
+
+    /// Looks for files that give whoever runs them their owner's rights, which takes a status of every
+    /// file; the same as [`Self::run`] otherwise.
+    pub(super) fn rights(&mut self) -> Option<PathBuf> {
+        let mut queue = self.roots();
+        while let Some(item) = queue.pop_front() {
+            if Instant::now() >= self.deadline {
+                return Some(self.absolute(&item, OsStr::new("")));
+            }
+            let Some(root) = self.roots.get(item.root) else { continue };
+            let Ok(at) = handle::open(&root.handle, &item.path, LIST) else { continue };
+            let Ok(entries) = entries(&at) else { continue };
+            for entry in entries {
+                match entry.kind {
+                    FileType::Directory => {
+                        queue.push_back(Item::of(item.root, item.path.join(entry.name)))
+                    }
+                    FileType::RegularFile => {
+                        if self.newer(&at, &entry.name, false).is_some_and(|stat| {
+                            stat.st_mode & 0o6000 != 0 && stat.st_mode & 0o111 != 0
+                        }) {
+                            let words = "whoever runs it gets its owner's rights (setuid, setgid)";
+                            self.find(&item, &entry.name, words);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    fn roots(&self) -> VecDeque<Item> {
+        self.roots
+            .iter()
+            .enumerate()
+            .filter(|(_, root)| root.directory)
+            .map(|(number, root)| {
+                let states = self.rules.at(&root.path);
+                Item { states, ..Item::of(number, PathBuf::new()) }
+            })
+            .collect()
     }
 
     /// A root that is a single file.
@@ -126,7 +171,10 @@ impl Walk<'_> {
 
     fn find(&mut self, item: &Item, name: &OsStr, words: impl Into<String>) {
         match &item.packages {
-            Some(packages) => *self.packages.entry(packages.clone()).or_default() += 1,
+            Some(packages) => match self.packages.iter_mut().find(|(path, _)| path == packages) {
+                Some((_, count)) => *count += 1,
+                None => self.packages.push((packages.clone(), 1)),
+            },
             None => {
                 let path = self.absolute(item, name);
                 self.findings.push(Finding { path, words: words.into() });
@@ -135,16 +183,15 @@ impl Walk<'_> {
     }
 
     fn is_kept(&self, path: &Path) -> bool {
-        path.ancestors().any(|above| self.kept.contains(above))
+        self.kept.iter().any(|kept| path.starts_with(kept))
     }
 
     fn directory(&mut self, item: &Item, queue: &mut VecDeque<Item>) {
         let Some(root) = self.roots.get(item.root) else { return };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
         let opened = if item.behind.is_some() {
-            handle::open_through(&root.handle, &item.path, flags)
+            handle::open_through(&root.handle, &item.path, LIST)
         } else {
-            handle::open(&root.handle, &item.path, flags)
+            handle::open(&root.handle, &item.path, LIST)
         };
         let read = opened.and_then(|at| Ok((entries(&at)?, at)));
         let (entries, at) = match read {
@@ -161,7 +208,6 @@ impl Walk<'_> {
                 return;
             }
         };
-        self.seen = self.seen.saturating_add(entries.len());
         let is = |name: &str, kind: FileType| {
             entries.iter().any(|entry| entry.name == name && entry.kind == kind)
         };
@@ -169,7 +215,7 @@ impl Walk<'_> {
         let whole = is("objects", FileType::Directory) && is("refs", FileType::Directory);
         let linked = is("gitdir", FileType::RegularFile);
         let git = head && (whole || linked);
-        if git {
+        if git && item.behind.is_none() {
             self.git_directory(item, &at);
         }
         let inside = Rules::is_inside(&item.states);
@@ -204,6 +250,8 @@ impl Walk<'_> {
                         behind: item.behind.map(|levels| levels + 1),
                     });
                 }
+                // Nor is a second link followed.
+                FileType::Symlink if item.behind.is_some() => {}
                 FileType::Symlink => self.link(item, &at, name, moved, queue),
                 kind => self.file(item, &at, name, kind, moved),
             }
@@ -220,7 +268,12 @@ impl Walk<'_> {
         let words = if item.kind == Kind::Hooks && !name.as_bytes().ends_with(b".sample") {
             Some("git runs it")
         } else {
-            match self.rules.file(&item.states, name) {
+            let meaning = if item.behind.is_some() {
+                self.rules.file_inside(&item.states, name)
+            } else {
+                self.rules.file(&item.states, name)
+            };
+            match meaning {
                 Some(Match::Whole(words)) => Some(words),
                 _ => None,
             }
@@ -230,18 +283,8 @@ impl Walk<'_> {
             if self.newer(at, name, moved).is_some() && !self.is_kept(&path) {
                 self.find(item, name, words);
             }
-        } else if name == ".git" && kind == FileType::RegularFile {
+        } else if name == ".git" && kind == FileType::RegularFile && item.behind.is_none() {
             self.dot_git(item, at, name, moved);
-        } else if self.uid == 0 && kind == FileType::RegularFile {
-            // For root a setuid file is root for everybody. Others lose at most their own account by one,
-            // and the jail refuses the bits to both.
-            let bits = 0o6000;
-            if self
-                .newer(at, name, false)
-                .is_some_and(|stat| stat.st_mode & bits != 0 && stat.st_mode & 0o111 != 0)
-            {
-                self.find(item, name, "whoever runs it gets its owner's rights (setuid or setgid)");
-            }
         }
     }
 

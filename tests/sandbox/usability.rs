@@ -1,0 +1,1 @@
+//! Law 12: what people do all day works inside.
