@@ -3,13 +3,22 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod commands;
 mod environment;
 mod failure;
 mod hidden;
+mod kernel;
 mod life;
+mod limits;
+mod matrix;
 mod next_start;
+mod ports;
 mod report;
+mod secrets;
+mod sockets;
 mod specification;
+mod steering;
+mod tmp;
 mod usability;
 mod view;
 mod workspace;
