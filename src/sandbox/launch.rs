@@ -175,9 +175,22 @@ pub(super) fn run(
         out_of_reach(&file, &plan)
             .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
     }
+    let own = |path: &Path, because: &str| {
+        out_of_reach(path, &plan).map_err(|inside| LaunchError::Unusable {
+            path: path.to_path_buf(),
+            because: format!(
+                "it lies inside `{}`, which the inside can write, {because}: keep it elsewhere",
+                shown(&inside)
+            ),
+        })
+    };
+    own(&facts.launcher, "so it could decide how the next start confines")?;
     let mut environment = plan.environment.clone();
     environment.extend(secrets::variables(&plan.handed)?);
     let keys = secrets::keys(&plan.handed, &facts.environment, caller)?.pipe()?;
+    if let Some(program) = facts.program.as_ref().filter(|_| keys.is_some()) {
+        own(program, "so it could take the keys that the next start hands to it")?;
+    }
     sys::survive_size_limit();
     let surface = &plan.kernel;
     let (groups, doors) = Groups::new(&surface.groups, surface.group_tasks, surface.group_memory)
@@ -365,7 +378,11 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
-        let decides = plan.mounts.iter().rfind(|mount| place.starts_with(&mount.destination));
+        // What is only pinned is as writable as what it lies in.
+        let decides = plan
+            .mounts
+            .iter()
+            .rfind(|mount| mount.kind != Kind::Pin && place.starts_with(&mount.destination));
         if let Some(mount) = decides.filter(|mount| mount.kind == Kind::Writable) {
             return Err(mount.destination.clone());
         }
