@@ -34,13 +34,23 @@ fn apparmor(launcher: &Path) -> String {
     )
 }
 
+fn is_of_one_path(error: &NamespaceError) -> bool {
+    matches!(
+        error,
+        NamespaceError::Mask { .. }
+            | NamespaceError::Fresh { .. }
+            | NamespaceError::Place { .. }
+            | NamespaceError::Protect { .. }
+    )
+}
+
 /// The repair for a failure of the own namespace.
 pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
     if Path::new(super::MARKER).exists() {
         return "this process is confined already, and a jail makes no further one: start outside"
             .into();
     }
-    if restricted_by_apparmor() && !matches!(error, NamespaceError::Mask { .. }) {
+    if restricted_by_apparmor() && !is_of_one_path(error) {
         return apparmor(launcher);
     }
     match error {
@@ -71,7 +81,10 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
              and `open_tree` there (Linux 5.2 or later)"
                 .into()
         }
-        NamespaceError::Mask { .. } => {
+        NamespaceError::Mask { .. }
+        | NamespaceError::Fresh { .. }
+        | NamespaceError::Place { .. }
+        | NamespaceError::Protect { .. } => {
             "was it replaced while the launcher started? Start again, or deny its directory".into()
         }
     }

@@ -14,9 +14,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use super::glob::Pattern;
+use super::mountinfo::{Table, TableError};
 use super::plan::Request;
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
+
+mod denied;
+
+use denied::Looker;
+pub use denied::{Denied, Found, Place, Role};
 
 /// What the machine looked like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,10 +36,18 @@ pub struct Facts {
     pub homes: Vec<PathBuf>,
     /// The same, resolved.
     pub physical_homes: Vec<PathBuf>,
+    /// Those of them that are directories other than `/`: an overlay may lie on each.
+    pub home_anchors: Vec<PathBuf>,
+    /// What is mounted where.
+    pub mounts: Table,
+    /// Directories on which the kernel refused an overlay, each with what it said.
+    pub refused: Vec<(PathBuf, String)>,
     /// The environment, in its order.
     pub environment: Vec<(OsString, OsString)>,
     /// One entry for each name of each denied path.
     pub denied: Vec<Denied>,
+    /// One entry for each path of `readOnlyPaths`.
+    pub read_only: Vec<Writable>,
     /// One entry for each writable path.
     pub writable: Vec<Writable>,
     /// kli's state directory, when a home is known.
@@ -55,38 +70,6 @@ pub struct Facts {
     pub sysctl_read_only: bool,
     /// The machine's memory in bytes.
     pub memory: u64,
-}
-
-/// A name that shall be hidden and what is there now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denied {
-    /// As it was written.
-    pub wish: String,
-    /// With its base put in.
-    pub spelled: PathBuf,
-    /// What is there.
-    pub found: Found,
-}
-
-/// What a path leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// A directory, at its physical path.
-    Directory(PathBuf),
-    /// Anything else, at its physical path.
-    File {
-        /// The physical path.
-        physical: PathBuf,
-        /// Its link count; above one it has a name that no mask covers.
-        links: u64,
-    },
-    /// Nothing, or a link to nothing.
-    Absent,
-    /// This user may not even look, so neither may the inside, which has fewer rights: a directory
-    /// of somebody else is in the way.
-    Unreachable,
-    /// It cannot be told: the error's text.
-    Unknown(String),
 }
 
 /// A path that shall be writable.
@@ -159,6 +142,14 @@ pub enum FactsError {
     /// The launcher cannot find itself.
     #[error("the launcher cannot find its own executable ({0}): is `/proc` mounted")]
     Launcher(#[source] io::Error),
+    /// What is mounted where cannot be told.
+    #[error("the table of mounts cannot be read ({0}): is `/proc` mounted")]
+    Mounts(#[source] io::Error),
+    /// What is mounted where is not understood.
+    #[error(
+        "{0}, so other names of denied files cannot be found: please report `/proc/self/mountinfo`"
+    )]
+    Table(#[from] TableError),
 }
 
 /// Looks at the machine.
@@ -176,36 +167,20 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let places = Places::new(uid, workspace.clone(), &environment);
 
-    let mut denied = Vec::new();
-    for path in &spec.deny_read {
-        let names = places.denied(path);
-        if names.is_empty() {
-            denied.push(Denied {
-                wish: path.text.clone(),
-                spelled: PathBuf::new(),
-                found: Found::Unknown("no home is known, set HOME".into()),
-            });
-        }
-        for spelled in names {
-            denied.push(Denied { wish: path.text.clone(), found: find(&spelled, uid), spelled });
-        }
-    }
-    for path in &request.deny {
-        let wish = path.to_string_lossy().into_owned();
-        let Some(names) = places.argument(path) else {
-            denied.push(Denied {
-                wish,
-                spelled: PathBuf::new(),
-                found: Found::Unknown(
-                    "it starts at no known place, or has `..`: begin with `/`, `~/` or `./`".into(),
-                ),
-            });
-            continue;
-        };
-        for spelled in names {
-            denied.push(Denied { wish: wish.clone(), found: find(&spelled, uid), spelled });
-        }
-    }
+    let mounts = Table::parse(&std::fs::read("/proc/self/mountinfo").map_err(FactsError::Mounts)?)?;
+    let physical_homes: Vec<PathBuf> = places
+        .homes
+        .iter()
+        .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
+        .collect();
+    let mut home_anchors: Vec<PathBuf> = physical_homes
+        .iter()
+        .filter(|home| **home != Path::new("/") && home.is_dir())
+        .cloned()
+        .collect();
+    home_anchors.sort();
+    home_anchors.dedup();
+    let denied = denied(spec, request, &places, &mut Looker::new(uid, &mounts, &home_anchors));
     let own = |base: Xdg, wish: &str| {
         let home = places.homes.first()?;
         let directory =
@@ -228,12 +203,12 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     }
     Ok(Facts {
         uid,
-        physical_homes: places
-            .homes
-            .iter()
-            .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
-            .collect(),
+        physical_homes,
+        home_anchors,
+        mounts,
+        refused: Vec::new(),
         denied,
+        read_only: spec.read_only_paths.iter().map(|path| places.writable(path)).collect(),
         writable: spec.writable_paths.iter().map(|path| places.writable(path)).collect(),
         state: own(Xdg::State, "stateDir"),
         config: own(Xdg::Config, "the configuration directory"),
@@ -260,6 +235,61 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         environment,
         workspace,
     })
+}
+
+/// Everything that is denied, in the order of the lists.
+fn denied(spec: &Spec, request: &Request, places: &Places, looker: &mut Looker<'_>) -> Vec<Denied> {
+    let unknown = |key, wish: &str, because: String| Denied {
+        key,
+        wish: wish.to_owned(),
+        spelled: PathBuf::new(),
+        found: Found::Unknown(because),
+        places: Vec::new(),
+    };
+    let no_home = || "no home is known, set HOME".to_owned();
+    let mut denied = Vec::new();
+    for path in &spec.deny_read {
+        let names = places.denied(path);
+        if names.is_empty() {
+            denied.push(unknown("denyRead", &path.text, no_home()));
+        }
+        for spelled in names {
+            denied.push(looker.look("denyRead", &path.text, spelled));
+        }
+    }
+    for path in &request.deny {
+        let wish = path.to_string_lossy();
+        let Some(names) = places.argument(path) else {
+            let because = "it starts at no known place, or has `..`: begin with `/`, `~/` or `./`";
+            denied.push(unknown("--deny", &wish, because.into()));
+            continue;
+        };
+        for spelled in names {
+            denied.push(looker.look("--deny", &wish, spelled));
+        }
+    }
+    for path in &spec.deny_read_globs {
+        let key = "denyReadGlobs";
+        let pattern = match Pattern::new(&path.rest) {
+            Ok(pattern) => pattern,
+            Err(error) => {
+                denied.push(unknown(key, &path.text, error.to_string()));
+                continue;
+            }
+        };
+        let bases = places.denied(&SpecPath { rest: String::new(), ..path.clone() });
+        if bases.is_empty() {
+            denied.push(unknown(key, &path.text, no_home()));
+        }
+        for base in bases {
+            match looker.expand(&base, &pattern) {
+                Ok(names) => denied
+                    .extend(names.into_iter().map(|spelled| looker.look(key, &path.text, spelled))),
+                Err(because) => denied.push(unknown(key, &path.text, because)),
+            }
+        }
+    }
+    denied
 }
 
 /// Finds `name` on `PATH` as a shell would, absolute entries only.
@@ -430,38 +460,6 @@ pub fn account_home(uid: u32) -> Option<PathBuf> {
         }
     }
     sys::account_home(uid)
-}
-
-fn find(path: &Path, uid: u32) -> Found {
-    let physical = match std::fs::canonicalize(path) {
-        Ok(physical) => physical,
-        Err(error) => {
-            let found = unfound(&error);
-            if found == Found::Unreachable {
-                // A lock of the caller's own is no lock: the inside could open it where it may
-                // write. What is behind it cannot be seen now, so all of it is hidden.
-                let locked = walk("", path).physical;
-                if std::fs::metadata(&locked).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid) {
-                    return Found::Directory(locked);
-                }
-            }
-            return found;
-        }
-    };
-    match std::fs::symlink_metadata(&physical) {
-        Ok(meta) if meta.is_dir() => Found::Directory(physical),
-        Ok(meta) => Found::File { physical, links: meta.nlink() },
-        Err(error) => unfound(&error),
-    }
-}
-
-fn unfound(error: &io::Error) -> Found {
-    match error.raw_os_error() {
-        // A loop of links and a name longer than any file's lead to nothing as well.
-        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG) => Found::Absent,
-        Some(libc::EACCES) => Found::Unreachable,
-        _ => Found::Unknown(error.to_string()),
-    }
 }
 
 /// Follows `path` one component at a time and remembers each symbolic link.

@@ -141,8 +141,8 @@ pub fn run(
     bwrap: Option<&Path>,
 ) -> Result<u8, LaunchError> {
     standard_descriptors()?;
-    let facts = facts::probe(spec, request)?;
-    let plan = plan::build(spec, &facts, request)?;
+    let mut facts = facts::probe(spec, request)?;
+    let mut plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
     out_of_reach(&bwrap, &plan).map_err(|inside| LaunchError::Unusable {
         path: bwrap.clone(),
@@ -170,7 +170,20 @@ pub fn run(
     let own_processes = !spec.nested_userns;
     namespace::enter(own_processes).map_err(told)?;
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
-    namespace::mask(&plan.mounts).map_err(told)?;
+    // Where the kernel refuses an overlay, the plan is another one.
+    let prepared = loop {
+        match namespace::overlay::prepare(&plan).map_err(told)? {
+            Ok(prepared) => break prepared,
+            Err(refused) => {
+                facts
+                    .refused
+                    .extend(refused.into_iter().map(|it| (it.anchor, it.source.to_string())));
+                plan = plan::build(spec, &facts, request)?;
+            }
+        }
+    };
+    namespace::hold(&prepared, &plan.mounts).map_err(told)?;
+    drop(prepared);
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
         return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });

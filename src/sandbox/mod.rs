@@ -9,8 +9,10 @@ pub mod command;
 pub mod doctor;
 pub mod explain;
 pub mod facts;
+pub mod glob;
 pub mod launch;
 pub mod machine;
+pub mod mountinfo;
 pub mod plan;
 pub mod spec;
 
@@ -19,7 +21,6 @@ mod git;
 mod inner;
 mod landlock;
 mod limits;
-mod mountinfo;
 mod namespace;
 mod ports;
 mod prepare;

@@ -1,7 +1,7 @@
 //! The launcher's own namespaces. A user and a mount namespace: mounts that the host makes later stay out
-//! (law 1), and the masks are in place before bubblewrap binds anything, so that every bind it
-//! makes carries them along (law 2). And a PID namespace for its children, whose process 1 is
-//! bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
+//! (law 1), and what hides and protects is in place before bubblewrap binds anything, so that every
+//! bind it makes carries it along (laws 2 and 9). And a PID namespace for its children, whose process 1
+//! is bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
 //! come to setting a death signal yet (law 8).
 
 #![expect(clippy::disallowed_methods, reason = "the id maps of the own namespace are written here")]
@@ -22,6 +22,10 @@ use rustix::mount::{
 use super::plan::{Kind, Mount, shown};
 use super::sys;
 
+pub(super) mod overlay;
+
+use overlay::Prepared;
+
 /// Why the own namespace or a mask could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
@@ -37,6 +41,33 @@ pub enum NamespaceError {
     /// The file system that the masks are made of.
     #[error("the masks cannot be made: {0}")]
     Source(#[source] Errno),
+    /// What shall lie over an overlay as it is on the host.
+    #[error("`{}` cannot be shown as it is: {source}", shown(path))]
+    Fresh {
+        /// The path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Errno,
+    },
+    /// An overlay that was made cannot be put in place.
+    #[error("the overlay cannot be put on `{}`: {source}", shown(path))]
+    Place {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Errno,
+    },
+    /// One protection.
+    #[error("`{}` cannot be held read-only: {source}", shown(path))]
+    Protect {
+        /// The path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
     /// One mask.
     #[error("`{}` cannot be hidden: {source}", shown(path))]
     Mask {
@@ -121,8 +152,57 @@ pub(super) fn copy_offset(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the masks in place.
-pub(super) fn mask(mounts: &[Mount]) -> Result<(), NamespaceError> {
+/// Puts everything in place that the launcher holds: overlays, what lies over them, protections, each
+/// after what is around it, and at last the masks.
+pub(super) fn hold(prepared: &Prepared, mounts: &[Mount]) -> Result<(), NamespaceError> {
+    enum Step<'a> {
+        Overlay(&'a OwnedFd),
+        Fresh(&'a OwnedFd),
+        Pin,
+        Protect,
+    }
+    let depth = |path: &Path| path.components().count();
+    let mut steps: Vec<(usize, u8, &Path, Step<'_>)> = Vec::new();
+    for (path, tree) in &prepared.overlays {
+        steps.push((depth(path), 0, path, Step::Overlay(tree)));
+    }
+    for (path, tree) in &prepared.rebinds {
+        steps.push((depth(path), 1, path, Step::Fresh(tree)));
+    }
+    for mount in mounts {
+        let path = mount.destination.as_path();
+        match mount.kind {
+            Kind::Pin => steps.push((depth(path), 2, path, Step::Pin)),
+            Kind::Protect => steps.push((depth(path), 3, path, Step::Protect)),
+            _ => {}
+        }
+    }
+    steps.sort_by_key(|(depth, rank, ..)| (*depth, *rank));
+    for (_, _, path, step) in steps {
+        let to = || path.to_path_buf();
+        match step {
+            Step::Overlay(tree) => overlay::attach(tree.as_fd(), path)
+                .map_err(|source| NamespaceError::Place { path: to(), source })?,
+            Step::Fresh(tree) => overlay::attach(tree.as_fd(), path)
+                .map_err(|source| NamespaceError::Fresh { path: to(), source })?,
+            Step::Pin => protect(path, false)?,
+            Step::Protect => protect(path, true)?,
+        }
+    }
+    mask(mounts)
+}
+
+/// Mounts a path on itself, so that it cannot be renamed or removed, and read-only if wished.
+pub(super) fn protect(path: &Path, read_only: bool) -> Result<(), NamespaceError> {
+    let told = |source: io::Error| NamespaceError::Protect { path: path.to_path_buf(), source };
+    let tree = overlay::clone_of(path).map_err(|error| told(error.into()))?;
+    if read_only {
+        sys::seal(tree.as_fd()).map_err(told)?;
+    }
+    overlay::attach(tree.as_fd(), path).map_err(|error| told(error.into()))
+}
+
+fn mask(mounts: &[Mount]) -> Result<(), NamespaceError> {
     if !mounts.iter().any(|mount| mount.kind.is_mask()) {
         return Ok(());
     }

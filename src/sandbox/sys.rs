@@ -290,7 +290,7 @@ pub(super) fn spawn(words: &[OsString]) -> io::Result<i32> {
     if failed == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(failed)) }
 }
 
-/// Makes the mount behind `tree` read-only, whatever else it is. Linux 5.12.
+/// Makes the mounts of `tree` read-only, whatever else they are. Linux 5.12.
 pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
     // `struct mount_attr`: set, clear, propagation, user namespace.
     let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
@@ -300,7 +300,7 @@ pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
             attributes.as_ptr(),
             size_of_val(&attributes),
         )
