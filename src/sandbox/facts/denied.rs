@@ -81,14 +81,20 @@ pub enum Role {
     Way(PathBuf),
 }
 
-/// The most names that all patterns together may look at.
-const MOST_ENTRIES: usize = 300_000;
-/// The most that all patterns together may hide.
-const MOST_MATCHES: usize = 20_000;
-/// The deepest directory that `**` goes down to, counted from the pattern's base.
-const DEEPEST: usize = 64;
-/// How long all patterns together may take.
-const LONGEST: Duration = Duration::from_secs(10);
+/// What all patterns together may cost.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    /// Names to look at.
+    entries: usize,
+    /// Names to hide.
+    matches: usize,
+    /// Directories from the pattern's base downwards.
+    depth: usize,
+    time: Duration,
+}
+
+const BOUNDS: Bounds =
+    Bounds { entries: 300_000, matches: 20_000, depth: 64, time: Duration::from_secs(10) };
 
 /// Trees in which no overlay is made: what is in them must be fresh, or the jail has its own.
 const NEVER: [&str; 6] = ["/dev", "/etc", "/proc", "/run", "/sys", "/tmp"];
@@ -102,9 +108,10 @@ pub(super) struct Looker<'a> {
     /// Directories that are known to be reached without any symbolic link.
     plain: BTreeSet<PathBuf>,
     anchors: BTreeMap<PathBuf, Option<PathBuf>>,
+    bounds: Bounds,
     entries: usize,
     matches: usize,
-    end: Instant,
+    start: Instant,
 }
 
 struct Route {
@@ -122,9 +129,10 @@ impl<'a> Looker<'a> {
             homes,
             plain: BTreeSet::new(),
             anchors: BTreeMap::new(),
+            bounds: BOUNDS,
             entries: 0,
             matches: 0,
-            end: Instant::now() + LONGEST,
+            start: Instant::now(),
         }
     }
 
@@ -331,9 +339,10 @@ impl<'a> Looker<'a> {
         found.sort();
         found.dedup();
         self.matches = self.matches.saturating_add(found.len());
-        if self.matches > MOST_MATCHES {
+        if self.matches > self.bounds.matches {
             return Err(format!(
-                "the patterns mean more than {MOST_MATCHES} names: deny the directory they lie in"
+                "the patterns mean more than {} names: deny the directory they lie in",
+                self.bounds.matches
             ));
         }
         Ok(found)
@@ -350,9 +359,10 @@ impl<'a> Looker<'a> {
         if ["/proc", "/sys", "/dev"].iter().any(|tree| directory == Path::new(tree)) {
             return Ok(());
         }
-        if depth > DEEPEST {
+        if depth > self.bounds.depth {
             return Err(format!(
-                "it goes more than {DEEPEST} directories down: name the directory it may lie in"
+                "it goes more than {} directories down: name the directory it may lie in",
+                self.bounds.depth
             ));
         }
         let literal = |state: &usize| match pattern.part(*state) {
@@ -378,16 +388,16 @@ impl<'a> Looker<'a> {
         };
         for (name, kind) in names {
             self.entries = self.entries.saturating_add(1);
-            if self.entries > MOST_ENTRIES {
+            if self.entries > self.bounds.entries {
                 return Err(format!(
-                    "more than {MOST_ENTRIES} names have to be looked at: name the directory it may \
-                     lie in"
+                    "more than {} names have to be looked at: name the directory it may lie in",
+                    self.bounds.entries
                 ));
             }
-            if self.entries.is_multiple_of(1024) && Instant::now() > self.end {
+            if self.entries.is_multiple_of(1024) && self.start.elapsed() > self.bounds.time {
                 return Err(format!(
                     "looking takes longer than {} seconds: name the directory it may lie in",
-                    LONGEST.as_secs()
+                    self.bounds.time.as_secs()
                 ));
             }
             let (next, matched) = step(pattern, states, &name, kind.is_some_and(|it| it.is_dir()));

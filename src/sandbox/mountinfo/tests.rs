@@ -121,7 +121,7 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2048))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn any_bytes_are_read_or_refused(text in prop::collection::vec(
@@ -129,7 +129,9 @@ proptest! {
     )) {
         if let Ok(table) = Table::parse(&text) {
             for path in ["/", "/a", "/a/b"] {
-                let _ = (table.at(Path::new(path)), table.below(Path::new(path)), table.aliases(Path::new(path)));
+                table.at(Path::new(path));
+                table.below(Path::new(path));
+                table.aliases(Path::new(path));
             }
         }
     }

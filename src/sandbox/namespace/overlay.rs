@@ -296,3 +296,21 @@ fn looks(top: BorrowedFd<'_>, real: BorrowedFd<'_>) -> Result<(), Errno> {
     };
     rustix::fs::utimensat(CWD, &top, &times, AtFlags::empty())
 }
+
+/// The overlays of a plan that the kernel refuses, each with its words; `None` when it makes all. Call
+/// it in a namespace of one's own. Nothing is put in place.
+pub(in super::super) fn refused(plan: &Plan) -> Option<Vec<(PathBuf, String)>> {
+    let layers = Layers::new().ok()?;
+    let words: Vec<(PathBuf, String)> = plan
+        .overlays
+        .iter()
+        .enumerate()
+        .filter_map(|(number, it)| {
+            let error = layers.overlay(number, it).err()?;
+            Some((it.anchor.clone(), error.to_string()))
+        })
+        .collect();
+    // Nothing is done after this that could see them.
+    let _ = layers.detach();
+    (!words.is_empty()).then_some(words)
+}

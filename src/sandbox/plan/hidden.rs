@@ -27,6 +27,8 @@ pub struct Name {
     pub path: PathBuf,
     /// What is seen there.
     pub kind: NameKind,
+    /// Whether a symbolic link of the host stands there; what it leads to is hidden as well.
+    pub is_link: bool,
     /// Why, in words.
     pub reason: String,
 }
@@ -276,7 +278,12 @@ pub(super) fn hold(
                     NameKind::Absent => first_missing(&it, create),
                     _ => it.path,
                 };
-                overlay.names.push(Name { path, kind: it.kind, reason: it.reason });
+                overlay.names.push(Name {
+                    path,
+                    kind: it.kind,
+                    is_link: it.is_link,
+                    reason: it.reason,
+                });
             }
             Err(because) => by_mounts(it, &because, &ground, &mut held, notes),
         }
