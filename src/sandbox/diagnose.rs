@@ -81,6 +81,11 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
              and `open_tree` there (Linux 5.2 or later)"
                 .into()
         }
+        NamespaceError::Fresh { source, .. } if *source == rustix::io::Errno::ACCESS => {
+            "it is out of reach without privileges, which the inside never has: start as its owner \
+             (`runuser -u NAME -- …`)"
+                .into()
+        }
         NamespaceError::Mask { .. }
         | NamespaceError::Fresh { .. }
         | NamespaceError::Place { .. }

@@ -200,11 +200,14 @@ fn json<'a>(plan: &'a Plan) -> Vec<u8> {
     text
 }
 
-/// What the command cannot do, for those who read it.
+/// What the command cannot do, for those who read it. A line that begins with `#` is no comment at every
+/// prompt, a here-document is one everywhere.
 const SHELL_CANNOT: &str = "\
-# Not in this command, and in `kli-sandbox run`: names stay hidden when the host replaces them (here each
-# is a mount, which the host's rename takes away), absent names stay absent, symbolic links stay as they
-# are, sockets and pipes below the home are cut, mounts that the host makes later stay out.
+: <<'KLI'
+Only `kli-sandbox run` does this: names stay hidden when the host replaces them (here each is a mount,
+which a rename on the host takes away), absent names stay absent, symbolic links stay as they are, sockets
+and pipes below the home are cut, what the host mounts later stays out.
+KLI
 ";
 
 /// A name that an overlay holds, as a mask of bubblewrap's own; none for a link, whose target is hidden

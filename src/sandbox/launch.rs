@@ -170,6 +170,10 @@ pub fn run(
     let own_processes = !spec.nested_userns;
     namespace::enter(own_processes).map_err(told)?;
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
+    // Root may have entered it by a privilege that the inside does not have.
+    if std::fs::metadata(&plan.workspace).is_err() {
+        return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
+    }
     // Where the kernel refuses an overlay, the plan is another one.
     let prepared = loop {
         match namespace::overlay::prepare(&plan).map_err(told)? {
@@ -184,10 +188,6 @@ pub fn run(
     };
     namespace::hold(&prepared, &plan.mounts).map_err(told)?;
     drop(prepared);
-    // Root may have entered it by a privilege that the inside does not have.
-    if std::fs::metadata(&plan.workspace).is_err() {
-        return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
-    }
 
     if facts.uid == 0 && owner != 0 {
         // A warning, so a closed standard error is no reason to stop.
