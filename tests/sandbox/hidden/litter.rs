@@ -42,7 +42,7 @@ fn prepared(world: &World) -> String {
             "~/.aws", "~/.config/gh/hosts.yml", data.join("token"), "./.env", "./.env.local", "~/.absent",
             "~/a/b/c", "~/dangling", "~/.config/x/y", absent[0], absent[1], absent[2], "/no/such",
         ],
-        "denyReadGlobs": ["~/**/*.pem"],
+        "denyReadGlobs": ["./**/*.pem"],
         "readOnlyPaths": ["./later", "~/.later"],
     })
     .to_string()
