@@ -326,7 +326,9 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             printable(&pattern.text)
         ));
     }
-    let held = hidden::hold(facts, wanted, &mounts, &create, &[], &mut notes);
+    // Further directories to lay an overlay on, each with its reason.
+    let anchors: Vec<(PathBuf, String)> = Vec::new();
+    let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
     let visible: Vec<Mount> =
         held.masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     awaited.extend(held.awaited);

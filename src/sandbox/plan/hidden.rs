@@ -243,7 +243,7 @@ pub(super) fn hold(
             }
         }
     }
-    held.rebinds = rebinds(facts, mounts, &held.overlays, &hidden);
+    held.rebinds = rebinds(facts, &wanted, mounts, &held.overlays, &hidden);
 
     for it in wanted {
         let by_mount = match ground.writable(&it.path) {
@@ -355,7 +355,13 @@ fn first_missing(it: &Wanted, create: &[Create]) -> PathBuf {
 
 /// What over an overlay stays the host's own: everything that is bound for itself, and kli's
 /// configuration. Where an overlay shows a file as it was first looked up, these are fresh.
-fn rebinds(facts: &Facts, mounts: &[Mount], overlays: &[Overlay], hidden: &[Mount]) -> Vec<Rebind> {
+fn rebinds(
+    facts: &Facts,
+    wanted: &[Wanted],
+    mounts: &[Mount],
+    overlays: &[Overlay],
+    hidden: &[Mount],
+) -> Vec<Rebind> {
     let mut found: Vec<Rebind> = Vec::new();
     let binds = mounts
         .iter()
@@ -365,6 +371,8 @@ fn rebinds(facts: &Facts, mounts: &[Mount], overlays: &[Overlay], hidden: &[Moun
         .config
         .iter()
         .filter(|config| config.trouble.is_none() && config.missing == 0)
+        // What is denied in it is held by name, which counts more than that the rest is fresh.
+        .filter(|config| !wanted.iter().any(|it| it.path.starts_with(&config.physical)))
         .map(|config| (config.physical.clone(), "kli's configuration".to_owned()));
     let mut all: Vec<(PathBuf, String)> = binds.chain(config).collect();
     all.sort_by(|a, b| {
