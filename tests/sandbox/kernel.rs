@@ -83,6 +83,16 @@ fn each_refused_call_is_refused_inside_and_answered_outside() {
     });
 }
 
+#[test]
+fn every_process_inside_has_the_filter() {
+    for_both(|world| {
+        let look = "grep -h -E '^(Seccomp|NoNewPrivs):' /proc/self/status /proc/1/status | sort | uniq -c | tr -s ' '";
+        assert_eq!(ok(&world.inside(look)), " 2 NoNewPrivs: 1\n 2 Seccomp: 2\n");
+        let outside = ok(&world.plainly("grep -E '^Seccomp:' /proc/self/status"));
+        assert!(outside.ends_with("0\n") || outside.ends_with("2\n"), "{outside}");
+    });
+}
+
 /// What the groups of refusals leave alone.
 #[test]
 fn what_programs_need_is_not_refused() {
