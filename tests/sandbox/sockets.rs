@@ -134,7 +134,8 @@ fn a_named_pipe_of_the_host_takes_nothing_and_gives_nothing() {
             assert_eq!(out(&tried), "");
             let refused = ["Permission denied", "Read-only file system"];
             assert!(
-                tried.status.code() == Some(124) || refused.iter().any(|it| err(&tried).contains(it)),
+                tried.status.code() == Some(124)
+                    || refused.iter().any(|it| err(&tried).contains(it)),
                 "{tried:?}"
             );
             assert_eq!(out(&world.inside(&format!("timeout 1 cat '{name}'"))), "");
