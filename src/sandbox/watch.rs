@@ -23,6 +23,7 @@ use super::MASKS;
 use super::namespace::hold::Masks;
 use super::plan::{Kind, Plan, shown};
 use super::supervise::Companion;
+use super::sys;
 
 mod after;
 mod visit;
@@ -242,6 +243,7 @@ impl Companion for Watch {
             Err(Errno::SRCH) => return Ok(()),
             Err(error) => return Err(format!("the jail cannot be watched: {error}")),
         };
+        sys::watch::wake_soon();
         self.running = Some(Running { jail, inotify, masks: None });
         self.visit(|watch| {
             let masks = Masks::attached(Path::new(MASKS))
