@@ -21,7 +21,7 @@ use super::doctor::Status;
 use super::launch::LaunchError;
 use super::plan::{Request, shown};
 use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
-use super::{FAILED, explain, inner, launch, preflight, sys};
+use super::{FAILED, explain, inner, launch, preflight, secrets, sys};
 
 /// What `kli-sandbox --help` prints; the manual page is made from it.
 pub const HELP: &str = "\
@@ -101,11 +101,20 @@ pub fn main() -> ExitCode {
         words.remove(0);
         return ExitCode::from(inner::run(words));
     }
+    // Before any descriptor is closed; and only who starts something has use for them.
+    let keys = if words.first().is_some_and(|word| word == "run" || word == "shell") {
+        match secrets::from_caller() {
+            Ok(keys) => keys,
+            Err(error) => return fail(&error),
+        }
+    } else {
+        secrets::Keys::default()
+    };
     // Nothing of the caller's goes on to the inside (law 5).
     if let Err(error) = sys::close_from(3) {
         return fail(&format_args!("open descriptors cannot be closed: {error}"));
     }
-    match command(words) {
+    match command(words, keys) {
         Ok(code) => ExitCode::from(code),
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -120,7 +129,7 @@ fn fail(error: &dyn fmt::Display) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
+fn command(words: Vec<OsString>, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut parser = lexopt::Parser::from_args(words);
     match parser.next()? {
         Some(Short('h') | Long("help")) => print(HELP.as_bytes()),
@@ -128,8 +137,8 @@ fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
             print(concat!("kli-sandbox ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
         }
         Some(Value(word)) => match word.to_str() {
-            Some("run") => run(parser),
-            Some("shell") => shell(parser),
+            Some("run") => run(parser, keys),
+            Some("shell") => shell(parser, keys),
             Some("doctor") => doctor(parser),
             Some("check") => check(parser),
             Some("explain") => explain(parser),
@@ -161,7 +170,7 @@ fn deny_env(request: &mut Request, name: OsString) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+fn run(mut parser: lexopt::Parser, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut file: Option<PathBuf> = None;
     let mut bwrap: Option<PathBuf> = None;
     let mut request = Request::default();
@@ -194,10 +203,10 @@ fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         return Err(CommandError::Usage("`--spec FILE` is missing".into()));
     };
     let spec = read(&file)?;
-    Ok(launch::run(&spec, Some(&file), &request, bwrap.as_deref())?)
+    Ok(launch::run(&spec, Some(&file), &request, bwrap.as_deref(), keys)?)
 }
 
-fn shell(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+fn shell(mut parser: lexopt::Parser, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut file: Option<PathBuf> = None;
     let mut bwrap: Option<PathBuf> = None;
     let mut request = Request::default();
@@ -218,7 +227,7 @@ fn shell(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         .filter(|shell| Path::new(shell).is_absolute())
         .unwrap_or_else(|| "/bin/sh".into());
     let spec = file.as_deref().map_or_else(|| Ok(Spec::default()), read)?;
-    Ok(launch::run(&spec, file.as_deref(), &request, bwrap.as_deref())?)
+    Ok(launch::run(&spec, file.as_deref(), &request, bwrap.as_deref(), keys)?)
 }
 
 fn doctor(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
