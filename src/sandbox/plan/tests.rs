@@ -5,6 +5,8 @@ use super::super::facts::Denied;
 use super::super::launch::{options, words_of};
 use super::*;
 
+mod held;
+
 const HOME: &str = "/h/me";
 const WORKSPACE: &str = "/h/me/src/project";
 
