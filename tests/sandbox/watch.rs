@@ -408,5 +408,17 @@ fn a_new_linked_worktree_points_to_its_own_repository_only() {
             has(&refused(&tried), &["worktrees/new/commondir", "was planted"]);
             assert!(is_gone(&place.join("commondir")), "{index}");
         }
+        for plant in ["ln -s /evil $C/worktrees/new; sleep 20", "ln -s /evil $C/worktrees/new"] {
+            repository
+                .outside("rm -rf $C/worktrees/new $C/worktrees.refused; mkdir -p $C/worktrees");
+            has(&refused(&repository.inside(plant)), &["worktrees/new", "was planted"]);
+            assert!(is_gone(&place), "{plant}");
+        }
+        if repository.layout == Layout::Clone {
+            repository.outside("rm -rf $C/worktrees");
+            let tried = repository.inside("ln -s /evil $C/worktrees; sleep 20");
+            has(&refused(&tried), &["worktrees", "was planted", "`worktrees.refused`"]);
+            assert!(is_gone(&repository.common.join("worktrees")));
+        }
     });
 }
