@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::git::{LAYOUTS, Layout, Repository, for_all, is_gone};
+use super::git::{LAYOUTS, Layout, for_all, is_gone};
 use crate::jail::{World, children, err, for_both, has, kill, ok, out, refused, wait_for};
 
 /// How long the watch may take before a test looks; it takes far less.
