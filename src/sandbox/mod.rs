@@ -26,6 +26,7 @@ mod namespace;
 mod ports;
 mod preflight;
 mod prepare;
+mod processes;
 mod report;
 mod scratch;
 mod seccomp;

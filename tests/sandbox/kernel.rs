@@ -21,11 +21,9 @@ fn machines_root() -> bool {
 
 /// The script that tries rows, one line of answer each: the error's number, 0 for success.
 fn attempts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    let mut script = SCRIPT.to_owned();
-    for row in rows {
-        script.push_str(&format!("attempt({:?}, sub {{ {} }});\n", row.name, row.perl()));
-    }
-    script
+    let calls: Vec<String> =
+        rows.map(|row| format!("attempt({:?}, sub {{ {} }});", row.name, row.perl())).collect();
+    [SCRIPT, &calls.join("\n")].concat()
 }
 
 fn answers(text: &str) -> Vec<(String, i32)> {

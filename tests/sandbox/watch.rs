@@ -298,8 +298,8 @@ fn what_git_on_the_host_replaces_is_protected_again() {
             "git push -q -u there HEAD:refs/heads/pushed",
             "git config --unset some.key",
             "cp $C/config $C/new && mv $C/new $C/config",
-            "mv $C/hooks $C/old-hooks && mkdir $C/hooks",
-            "rm -rf $C/hooks && mkdir $C/hooks && echo hook > $C/hooks/post-commit",
+            "mv $C/hooks $C/old-hooks && mkdir -p $C/hooks",
+            "rm -rf $C/hooks && mkdir -p $C/hooks && echo hook > $C/hooks/post-commit",
         ];
         for way in ways {
             repository.outside(way);

@@ -126,7 +126,7 @@ fn network(here: &Here) -> Vec<Risk> {
                 _ => "confine kli with `network` false when the model is on this machine",
             }),
     ];
-    if here.jail.is_some() {
+    if here.jail.as_ref().is_some_and(|jail| jail.sockets) {
         let sockets = examine::abstract_sockets();
         if sockets > 0 {
             risks.push(
@@ -136,7 +136,7 @@ fn network(here: &Here) -> Vec<Risk> {
                         "{sockets} abstract sockets of the host can be reached, whatever is hidden"
                     ),
                 )
-                .repair("set `network` to false"),
+                .repair("set `network` to false, or use Linux 6.12 or later"),
             );
         }
     }

@@ -6,6 +6,7 @@ use super::super::launch::{options, words_of};
 use super::*;
 
 mod held;
+mod sockets;
 
 const HOME: &str = "/h/me";
 const WORKSPACE: &str = "/h/me/src/project";
@@ -190,44 +191,6 @@ proptest! {
         for name in &names {
             let kept = plan.environment.iter().any(|(known, _)| known == name.as_str());
             prop_assert_eq!(kept, !pattern.matches(name.as_bytes()), "{}", name);
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn no_socket_is_seen_but_an_allowed_one(
-        lists in lists(),
-        found in prop::collection::vec((any::<Index>(), "[a-c]"), 0..6),
-        allow in prop::collection::vec((any::<Index>(), "[a-c]"), 0..3),
-    ) {
-        let mut facts = facts_of(&lists);
-        let socket = |(index, name): &(Index, String)| {
-            PathBuf::from(format!("{}/{name}.sock", place(*index)))
-        };
-        facts.sockets.found = found.iter().map(socket).collect();
-        facts.sockets.found.sort();
-        facts.sockets.allowed = allow
-            .iter()
-            .map(|it| super::super::sockets::Allowed {
-                path: there(socket(it).to_str().unwrap()),
-                targets: Vec::new(),
-                state: super::super::sockets::State::There,
-            })
-            .collect();
-        let plan = plan(&facts);
-        let is_allowed = |path: &Path| {
-            facts.sockets.allowed.iter().any(|allowed| allowed.path.physical == path)
-        };
-        for path in &facts.sockets.found {
-            if !is_allowed(path) {
-                prop_assert_eq!(rights(seen(&plan, path.to_str().unwrap())), 0, "{:?}", path);
-            }
-        }
-        for allowed in &facts.sockets.allowed {
-            let path = allowed.path.physical.to_str().unwrap();
-            let denied = facts.denied.iter().any(|it| Path::new(path).starts_with(&it.spelled));
-            prop_assert_eq!(rights(seen(&plan, path)) > 0, !denied, "{}", path);
         }
     }
 }
