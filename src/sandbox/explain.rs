@@ -142,7 +142,7 @@ fn words(plan: &Plan) -> String {
     }
     for awaited in &plan.awaited {
         lines.push(format!(
-            "  {:<16} {}  -- {}, when it appears",
+            "  {:<16} {}  -- {}",
             verb(&awaited.kind),
             shown(&awaited.destination),
             printable(&awaited.reason)

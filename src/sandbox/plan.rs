@@ -175,6 +175,7 @@ impl Kind {
             Self::ReadOnly
                 | Self::ReadOnlyFrom(_)
                 | Self::Writable
+                | Self::WritableFrom(_)
                 | Self::Tmpfs { .. }
                 | Self::Dev
                 | Self::Proc

@@ -5,6 +5,7 @@ use super::super::launch::{options, words_of};
 use super::super::mountinfo;
 use super::*;
 
+mod held;
 mod interpreter;
 mod laws;
 mod sockets;
