@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod agent;
 mod caches;
 mod commands;
 mod environment;
