@@ -184,15 +184,12 @@ fn plain(field: &[u8]) -> OsString {
                 (b'0'..=b'7').contains(digit).then(|| sum * 8 + u32::from(*digit - b'0'))
             })
         });
-        match octal.and_then(|value| u8::try_from(value).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
+        if let Some(byte) = octal.and_then(|value| u8::try_from(value).ok()) {
+            bytes.push(byte);
+            rest = after.get(3..).unwrap_or_default();
+        } else {
+            bytes.push(first);
+            rest = after;
         }
     }
     OsString::from_vec(bytes)

@@ -114,6 +114,9 @@ pub(super) struct Looker<'a> {
     start: Instant,
 }
 
+/// A name in a directory, and its kind where that can be told.
+type Entry = (OsString, Option<std::fs::FileType>);
+
 struct Route {
     links: Vec<(PathBuf, PathBuf, bool)>,
     end: PathBuf,
@@ -252,16 +255,14 @@ impl<'a> Looker<'a> {
                     }
                     route.end = next;
                 }
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG) => {
-                        route.missing = 1;
-                        route.end = next;
-                    }
-                    _ => {
-                        route.stop = Some(error);
-                        return route;
-                    }
-                },
+                Err(error) if unfound(&error) == Found::Absent => {
+                    route.missing = 1;
+                    route.end = next;
+                }
+                Err(error) => {
+                    route.stop = Some(error);
+                    return route;
+                }
             }
         }
         if route.links.is_empty()
@@ -370,21 +371,20 @@ impl<'a> Looker<'a> {
             _ => None,
         };
         let names: Option<Vec<OsString>> = states.iter().map(literal).collect();
-        let names: Vec<(OsString, Option<std::fs::FileType>)> = match names {
-            Some(names) => names
+        let names: Vec<Entry> = if let Some(names) = names {
+            names
                 .into_iter()
                 .filter_map(|name| {
                     let meta = std::fs::symlink_metadata(directory.join(&name)).ok()?;
                     Some((name, Some(meta.file_type())))
                 })
-                .collect(),
-            None => match self.list(directory)? {
-                Some(names) => names,
-                None => {
-                    found.push(directory.to_path_buf());
-                    return Ok(());
-                }
-            },
+                .collect()
+        } else {
+            let Some(names) = self.list(directory)? else {
+                found.push(directory.to_path_buf());
+                return Ok(());
+            };
+            names
         };
         for (name, kind) in names {
             self.entries = self.entries.saturating_add(1);
@@ -418,10 +418,7 @@ impl<'a> Looker<'a> {
 
     /// The names in a directory; none when it is out of this user's reach, and `None` when it is
     /// locked by its owner, who is the caller: then it is hidden as a whole.
-    fn list(
-        &self,
-        directory: &Path,
-    ) -> Result<Option<Vec<(OsString, Option<std::fs::FileType>)>>, String> {
+    fn list(&self, directory: &Path) -> Result<Option<Vec<Entry>>, String> {
         let told = |error: &io::Error| {
             format!("`{}` cannot be read: {error}", super::super::plan::shown(directory))
         };

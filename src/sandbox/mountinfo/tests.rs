@@ -168,10 +168,11 @@ proptest! {
         roots in prop::collection::vec(prop::sample::select(vec!["/", "/a", "/a/b", "/c"]), 1..5),
         path in prop::sample::select(vec!["/m0", "/m1", "/m0/b", "/m1/a", "/m2/a/b/x"]),
     ) {
-        let mut text = "1 0 8:1 / / rw - x x rw\n".to_owned();
-        for (number, root) in roots.iter().enumerate() {
-            text.push_str(&format!("{} 1 8:2 {root} /m{number} rw - x x rw\n", number + 2));
-        }
+        let lines = roots.iter().zip(2..).map(|(root, id)| {
+            format!("{id} 1 8:2 {root} /m{} rw - x x rw\n", id - 2)
+        });
+        let text: String =
+            std::iter::once("1 0 8:1 / / rw - x x rw\n".to_owned()).chain(lines).collect();
         let table = Table::parse(text.as_bytes()).unwrap();
         let path = Path::new(path);
         for alias in table.aliases(path) {

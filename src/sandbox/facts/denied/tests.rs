@@ -211,7 +211,7 @@ fn a_directory_that_its_owner_locked_is_hidden_as_a_whole() {
     let locked = ground.root.join("locked");
     fs::create_dir(&locked).unwrap();
     fs::write(locked.join("x.pem"), "").unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o0)).unwrap();
     assert_eq!(expand(&ground, "**/*.pem", BOUNDS).unwrap(), ["locked"]);
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o700)).unwrap();
 }

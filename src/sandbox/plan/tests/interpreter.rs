@@ -84,8 +84,12 @@ pub(super) fn view(plan: &Plan, path: impl AsRef<Path>) -> View {
             Kind::Writable => outside(plan, path),
             // Made before bubblewrap, so every bind has it.
             Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory | Kind::Seal => view,
-            Kind::Tmpfs { .. } | Kind::Dev | Kind::Proc | Kind::Directory { .. } => View::Own,
-            Kind::Link(_) | Kind::Marker => View::Own,
+            Kind::Tmpfs { .. }
+            | Kind::Dev
+            | Kind::Proc
+            | Kind::Directory { .. }
+            | Kind::Link(_)
+            | Kind::Marker => View::Own,
             // Awaited only, never among the mounts.
             Kind::EmptyFile | Kind::EmptyDirectory | Kind::Forbidden | Kind::Worktrees => view,
         };

@@ -97,10 +97,7 @@ fn denied_as(wish: &Wish, mounted: bool) -> Denied {
         role,
         anchor: anchor(path, mounted),
     };
-    let found = match wish.absent {
-        true => Found::Absent,
-        false => denied(wish.place).found,
-    };
+    let found = if wish.absent { Found::Absent } else { denied(wish.place).found };
     let mut places = vec![place(wish.place, usize::from(wish.absent), facts::Role::End)];
     if wish.link {
         places.push(place("/h/me/linked", 0, facts::Role::Last));
