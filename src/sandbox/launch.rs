@@ -22,6 +22,7 @@ use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::ports::Ports;
 use super::prepare::{self, PrepareError};
+use super::report::Report;
 use super::scratch::{Scratch, ScratchError};
 use super::secrets::{self, Keys, SecretsError};
 use super::spec::Spec;
@@ -159,8 +160,8 @@ pub(super) fn run(
 ) -> Result<u8, LaunchError> {
     sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
-    let facts = facts::probe(spec, request)?;
-    let plan = plan::build(spec, &facts, request)?;
+    let mut facts = facts::probe(spec, request)?;
+    let mut plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
     out_of_reach(&bwrap, &plan).map_err(|inside| LaunchError::Unusable {
         path: bwrap.clone(),
@@ -174,15 +175,29 @@ pub(super) fn run(
         out_of_reach(&file, &plan)
             .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
     }
+    let own = |path: &Path, because: &str| {
+        out_of_reach(path, &plan).map_err(|inside| LaunchError::Unusable {
+            path: path.to_path_buf(),
+            because: format!(
+                "it lies inside `{}`, which the inside can write, {because}: keep it elsewhere",
+                shown(&inside)
+            ),
+        })
+    };
+    own(&facts.launcher, "so it could decide how the next start confines")?;
     let mut environment = plan.environment.clone();
     environment.extend(secrets::variables(&plan.handed)?);
     let keys = secrets::keys(&plan.handed, &facts.environment, caller)?.pipe()?;
+    if let Some(program) = facts.program.as_ref().filter(|_| keys.is_some()) {
+        own(program, "so it could take the keys that the next start hands to it")?;
+    }
     sys::survive_size_limit();
     let surface = &plan.kernel;
     let (groups, doors) = Groups::new(&surface.groups, surface.group_tasks, surface.group_memory)
         .map_err(step("the control group of `limits`"))?;
     let scratch = plan.tmp.as_deref().map(Scratch::new).transpose()?;
     prepare::create(&plan.create)?;
+    let report = Report::begin(&facts, &plan);
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
     let wanted = sys::wanted_signals();
@@ -203,11 +218,24 @@ pub(super) fn run(
             .map_err(step("the launcher cannot be closed to others"))?;
     }
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
-    namespace::mask(&plan.mounts).map_err(told)?;
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
         return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
     }
+    // Where the kernel refuses an overlay, the plan is another one.
+    let prepared = loop {
+        match namespace::overlay::prepare(&plan).map_err(told)? {
+            Ok(prepared) => break prepared,
+            Err(refused) => {
+                facts
+                    .refused
+                    .extend(refused.into_iter().map(|it| (it.anchor, it.source.to_string())));
+                plan = plan::build(spec, &facts, request)?;
+            }
+        }
+    };
+    namespace::hold(&prepared, &plan.mounts).map_err(told)?;
+    drop(prepared);
 
     if facts.uid == 0 && owner != 0 {
         // A warning, so a closed standard error is no reason to stop.
@@ -299,6 +327,9 @@ pub(super) fn run(
     drop(groups);
     // Nothing lives inside any more.
     drop(scratch);
+    if outcome.started {
+        report.tell();
+    }
     if let Some(sentence) = left.or(outcome.ended) {
         return Err(LaunchError::Ended(sentence));
     }
@@ -375,6 +406,7 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
+        // What is only pinned is as writable as what it lies in.
         let decides = plan
             .mounts
             .iter()

@@ -15,6 +15,7 @@ use serde_json::error::Category;
 mod values;
 mod variables;
 
+pub(super) use values::caches;
 pub use values::{
     Base, EnvPattern, Git, Limits, Quoted, SpecPath, Tmp, ValueError, VariableName, Xdg,
 };
