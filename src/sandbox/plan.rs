@@ -19,6 +19,9 @@ mod environment;
 mod workspace;
 mod writable;
 
+pub use environment::SESSION_VARIABLES;
+pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
+
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {

@@ -15,7 +15,7 @@ const GONE: &str = "it points at something that is not there inside";
 const SESSION: &str = "it belongs to a session or a descriptor outside";
 
 /// Variables that speak of descriptors, sockets or sessions of the outside, whatever their form.
-const SESSION_VARIABLES: [&str; 20] = [
+pub const SESSION_VARIABLES: [&str; 20] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DBUS_SYSTEM_BUS_ADDRESS",
     "DESKTOP_STARTUP_ID",
