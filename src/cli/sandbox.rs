@@ -114,7 +114,7 @@ fn write(recipe: &Recipe, path: &Path) -> Result<(), CliError> {
     }
     // Made beside its place and moved there as a whole.
     let grant = Grant::own_state(&parent);
-    let beside = parent.join(format!(".kli-recipe-{}", std::process::id()));
+    let beside = parent.join(state::temporary_name());
     state::create_new_dir(&grant, &beside).map_err(refuse)?;
     let made = fill(recipe, &grant, &beside, &target);
     // After a directory was moved to its place nothing is left here.

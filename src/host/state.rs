@@ -361,7 +361,7 @@ pub fn read_dir(path: &Path) -> Result<Vec<OsString>, HostError> {
 }
 
 /// Returns a name for a file that is written beside its place.
-pub(super) fn temporary_name() -> String {
+pub fn temporary_name() -> String {
     format!(".kli-{:016x}.tmp", fastrand::u64(..))
 }
 

@@ -58,7 +58,7 @@ recipe() {
   for network in on off; do
     label="$kind, $user, network $network"
     say "== $label"
-    script=/run/vmtest-$kind-$user-$network
+    script=/opt/vmtest-$kind-$user-$network
     sed "s/@NETWORK@/$([ $network = on ] && echo true || echo false)/" "$here/spec.json" >"$script.json"
     kli sandbox recipe "$kind" --spec "$script.json" --output "$script" 2>"$script.err" ||
       bad "$label: no recipe: $(cat "$script.err")"
@@ -94,7 +94,7 @@ devcontainer() {
   for network in on off; do
     label="devcontainer, $user, network $network"
     say "== $label"
-    out=/run/vmtest-devcontainer-$network
+    out=/opt/vmtest-devcontainer-$network
     sed "s/@NETWORK@/$([ $network = on ] && echo true || echo false)/" "$here/spec.json" >"$out.json"
     rm -rf "$place/.devcontainer"
     as "$user" kli sandbox recipe devcontainer --spec "$out.json" --output .devcontainer >"$out" 2>&1 ||
@@ -152,15 +152,15 @@ for kind in $kinds; do
       ;;
     podman)
       arrange tester
-      as tester podman import -q "$here/container.tar" localhost/kli-test >/run/vmtest-import 2>&1 || bad "podman: import: $(cat /run/vmtest-import)"
+      as tester podman import -q "$here/container.tar" localhost/kli-test >/opt/vmtest-import 2>&1 || bad "podman: import: $(cat /opt/vmtest-import)"
       recipe podman tester no
       arrange root
-      as root podman import -q "$here/container.tar" localhost/kli-test >/run/vmtest-import 2>&1 || bad "podman: import: $(cat /run/vmtest-import)"
+      as root podman import -q "$here/container.tar" localhost/kli-test >/opt/vmtest-import 2>&1 || bad "podman: import: $(cat /opt/vmtest-import)"
       recipe podman root no
       ;;
     docker)
       systemctl start docker || bad 'docker: the daemon does not start'
-      docker import "$here/container.tar" localhost/kli-test >/run/vmtest-import 2>&1 || bad "docker: import: $(cat /run/vmtest-import)"
+      docker import "$here/container.tar" localhost/kli-test >/opt/vmtest-import 2>&1 || bad "docker: import: $(cat /opt/vmtest-import)"
       usermod -aG docker tester
       recipe docker tester no
       recipe docker root no
@@ -168,7 +168,7 @@ for kind in $kinds; do
     devcontainer)
       arrange tester
       as tester podman image exists localhost/kli-test ||
-        as tester podman import -q "$here/container.tar" localhost/kli-test >/run/vmtest-import 2>&1
+        as tester podman import -q "$here/container.tar" localhost/kli-test >/opt/vmtest-import 2>&1
       devcontainer
       ;;
   esac

@@ -24,10 +24,11 @@ const OWN: &str = ".devcontainer";
 /// # Errors
 /// For a path that a mount cannot name, or a hidden one that holds the workspace.
 pub(super) fn files(spec: &Spec, lost: &[String]) -> Result<Vec<(&'static str, String)>, CliError> {
-    let comments: String = lost
+    let comments: Vec<String> = lost
         .iter()
         .map(|line| format!("//  - {}\n", line.replace(char::is_control, "?")))
         .collect();
+    let comments = comments.concat();
     let body = serde_json::to_string_pretty(&description(spec)?)
         .map_err(|error| CliError::internal(format!("cannot print the description: {error}")))?;
     let text = format!(

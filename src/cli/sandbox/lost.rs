@@ -50,7 +50,7 @@ pub(super) fn of(kind: RecipeKind, spec: &Spec) -> Vec<String> {
              replaces",
         ),
         Git::ReadOnly => {
-            say("git: a repository deeper in the workspace, or made later, is not protected")
+            say("git: a repository deeper in the workspace, or made later, is not protected");
         }
         Git::Unprotected => {}
     }

@@ -70,8 +70,8 @@ pub(super) fn text(kind: RecipeKind, spec: &Spec, lost: &[String]) -> Result<Str
         .replace("@RO@", ro)
         .replace("@EMPTY_DIRECTORY@", directory)
         .replace("@EMPTY_FILE@", file);
-    let notes: String =
-        lost.iter().map(|lost| format!("# - {}\n", lost.replace(char::is_control, "?"))).collect();
+    let notes =
+        lines(lost.iter().map(|lost| format!("# - {}\n", lost.replace(char::is_control, "?"))));
     let mut values = vec![
         ("@KIND@", kind.name().to_owned()),
         ("@ENGINE@", kind.name().to_owned()),
@@ -322,11 +322,11 @@ secret() {
     for (name, path) in &spec.secrets {
         let file = shell::word(path);
         text.push_str(&read_file(&file, &name.0));
-        text.push_str(&format!("secret {} \"$value\"\n", quoted(&name.0)));
+        text.extend(["secret ", &quoted(&name.0), " \"$value\"\n"]);
     }
     for name in &spec.secret_env {
         let name = &name.0;
-        text.push_str(&format!("[ -z \"${{{name}-}}\" ] || secret {name} \"${name}\"\n"));
+        text += &lines([format!("[ -z \"${{{name}-}}\" ] || secret {name} \"${name}\"\n")]);
     }
     text + "unset value\nif [ -n \"$secrets\" ]; then set -- KLI_SECRETS_FD=9 \"$@\"; fi\n"
 }
@@ -394,7 +394,7 @@ fn environment(kind: RecipeKind, spec: &Spec) -> String {
         if let Some(pass) = &spec.pass_env {
             text.push_str(&arm(shell::variables(pass), keep));
             text.push_str(&arm(minimum(), keep));
-            text.push_str(&format!("    *) {drop} ;;\n"));
+            text.extend(["    *) ", drop, " ;;\n"]);
         }
         return text;
     }
@@ -429,7 +429,7 @@ fn manager(spec: &Spec) -> String {
     if let Some(pass) = &spec.pass_env {
         text.push_str(&arm(shell::variables(pass), ""));
         text.push_str(&arm(minimum(), ""));
-        text.push_str(&format!("    *) {drop} ;;\n"));
+        text.extend(["    *) ", drop, " ;;\n"]);
     }
     text
 }
@@ -482,13 +482,10 @@ fn hidden(kind: RecipeKind, spec: &Spec) -> Result<Vec<String>, CliError> {
 }
 
 fn writable(spec: &Spec, rw: &str) -> String {
-    let mut text: String = spec
-        .writable_paths
-        .iter()
-        .map(|path| format!("writable {}\n{rw}\n", shell::pair(path)))
-        .collect();
+    let paths = spec.writable_paths.iter();
+    let mut text = lines(paths.map(|path| format!("writable {}\n{rw}\n", shell::pair(path))));
     if spec.state_dir {
-        text.push_str(&format!("# kli's sessions.\nwritable \"$xdg_state\" kli\n{rw}\n"));
+        text.extend(["# kli's sessions.\nwritable \"$xdg_state\" kli\n", rw, "\n"]);
     }
     text
 }
@@ -550,6 +547,10 @@ fn below(directories: &[&str]) -> String {
 
 fn alternatives(patterns: impl IntoIterator<Item = String>) -> String {
     patterns.into_iter().collect::<Vec<_>>().join(" | ")
+}
+
+fn lines(lines: impl IntoIterator<Item = String>) -> String {
+    lines.into_iter().collect::<Vec<_>>().concat()
 }
 
 fn words(words: impl IntoIterator<Item = String>) -> String {

@@ -1,6 +1,7 @@
 bwrap=$(command -v bwrap) || die 'bubblewrap is missing: install the package `bubblewrap`'
 program=$(command -v -- "$program") || die 'kli is not on PATH: install it, or set KLI_PROGRAM'
-resolve "$program" && program=$path
+real=$program
+if resolve "$program"; then real=$path; fi
 case $bwrap in
   "$workspace"/*) die "\`$bwrap\` lies in the workspace, where the inside could have put it" ;;
 esac
@@ -28,7 +29,7 @@ case $xdg_runtime in
   /run/user/?*) set -- "$@" --perms 0700 --size $((size / 8)) --tmpfs "$xdg_runtime" ;;
 esac
 # A home or a program in a tree that is replaced is shown again.
-for wish in "${home:-/}" "${program%/*}"; do
+for wish in "${home:-/}" "${program%/*}" "${real%/*}"; do
   case $wish in
     /tmp/?* | /run/?*) if resolve "$wish"; then set -- "$@" --ro-bind "$path" "$path"; fi ;;
   esac

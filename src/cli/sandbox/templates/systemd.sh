@@ -1,6 +1,7 @@
 run=$(command -v systemd-run) || die 'systemd-run is missing: this recipe is for hosts that run systemd'
 program=$(command -v -- "$program") || die 'kli is not on PATH: install it, or set KLI_PROGRAM'
-resolve "$program" && program=$path
+real=$program
+if resolve "$program"; then real=$path; fi
 if [ "$uid" = 0 ]; then manager=--system; else manager=--user; fi
 
 # An empty file to lay over files, and an empty directory.
@@ -66,7 +67,7 @@ done
 if [ -t 0 ] && [ -t 1 ]; then set -- "$@" --pty; else set -- "$@" --pipe; fi
 escaped "$workspace"
 set -- "$@" --working-directory="$workspace"
-for wish in "${home:-/}" "${program%/*}"; do
+for wish in "${home:-/}" "${program%/*}" "${real%/*}"; do
   case $wish in
     /tmp/?* | /run/?*) if resolve "$wish"; then
       @RO@
