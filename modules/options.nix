@@ -3,6 +3,10 @@
 { lib, pkgs }:
 let
   inherit (lib) literalExpression mkOption types;
+  inherit (import ../nix/spec.nix { inherit lib; }) providerKeys;
+
+  # Bytes, or a string such as "4G".
+  size = types.either types.ints.positive (types.strMatching "[0-9]+[KMGT]?");
 
   sandboxOptions = {
     network = mkOption {
@@ -40,6 +44,21 @@ let
         `$XDG_CONFIG_HOME/`, `$XDG_DATA_HOME/`, `$XDG_STATE_HOME/` or `$XDG_RUNTIME_DIR/`; these
         are expanded when kli starts and never by a shell. A directory that does not exist is
         created below the home; elsewhere it is an error.
+
+        `@cargo`, `@go`, `@nix`, `@npm`, `@pip` and `@uv` stand for the caches of these package
+        managers, without their programs and settings. What lies in a cache is used by your next
+        build outside the sandbox, too: a sandboxed program can put something there that runs then.
+      '';
+    };
+
+    readOnlyPaths = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "./vendor" ];
+      description = ''
+        Files and directories that stay read-only even inside a writable path. One below `/run` or
+        `/tmp`, which the sandbox replaces, is shown there, read-only. Paths are spelled as in
+        `denyRead`; one that does not exist is no error.
       '';
     };
 
@@ -57,6 +76,16 @@ let
       '';
     };
 
+    denyReadGlobs = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "./.env.*" "~/.config/*/credentials.json" ];
+      description = ''
+        Hides whatever these patterns name when kli starts, as `denyRead` does. What comes to match
+        only later is not hidden.
+      '';
+    };
+
     denyEnv = mkOption {
       type = types.listOf types.str;
       default = [ ];
@@ -67,6 +96,209 @@ let
       description = ''
         Names of environment variables that are removed before anything of the sandbox starts. A
         `*` at the end stands for any rest of the name.
+      '';
+    };
+
+    passEnv = mkOption {
+      type = types.nullOr (types.listOf types.str);
+      default = null;
+      example = [
+        "EDITOR"
+        "CARGO_*"
+      ];
+      description = ''
+        With a list, only these environment variables are kept, and the few that every program
+        needs: `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `COLORTERM`, `NO_COLOR`, `LANG`,
+        `LANGUAGE`, `LC_*`, `TZ`, the ones that say where things are inside (`PWD`, `TMPDIR`,
+        `XDG_*`), and kli's own `KLI_*`. `null` keeps every variable that is not denied. A `*` at
+        the end stands for any rest of the name.
+      '';
+    };
+
+    env = mkOption {
+      type = types.attrsOf types.str;
+      default = { };
+      example = {
+        CARGO_NET_OFFLINE = "true";
+      };
+      description = ''
+        Environment variables to set in the sandbox, whatever the caller's are. Never write a key
+        here: the store can be read by every user of the machine.
+      '';
+    };
+
+    envFiles = mkOption {
+      type = types.attrsOf types.str;
+      default = { };
+      example = {
+        GITHUB_TOKEN = "/run/secrets/github-token";
+      };
+      description = ''
+        Environment variables whose values are read from files before the sandbox starts; the last
+        line end is left out. The files may lie where the sandbox shows nothing, such as
+        `/run/secrets`. Every program in the sandbox can read such a variable; for the key of a
+        provider there is `secrets`. A file that does not exist is an error.
+      '';
+    };
+
+    secrets = mkOption {
+      type = types.attrsOf types.str;
+      default = { };
+      example = {
+        ANTHROPIC_API_KEY = "/run/secrets/anthropic";
+      };
+      description = ''
+        Keys of providers, by the name in `keyEnv`, and the files that hold them. They are read
+        before the sandbox starts and handed to kli alone: commands that kli runs find them in no
+        variable and no file, and the files themselves are hidden. A file that does not exist is an
+        error.
+      '';
+    };
+
+    secretEnv = mkOption {
+      type = types.listOf types.str;
+      default = providerKeys;
+      example = [
+        "ANTHROPIC_API_KEY"
+        "MY_PROVIDER_KEY"
+      ];
+      description = ''
+        Environment variables that hold keys. They are taken out of the environment and handed to
+        kli alone, as those of `secrets` are. By default these are the variables of the providers
+        that kli knows; what you write here replaces the list.
+      '';
+    };
+
+    git = mkOption {
+      type = types.enum [
+        "commit"
+        "read-only"
+        "unprotected"
+      ];
+      default = "commit";
+      example = "read-only";
+      description = ''
+        How the repository's git directory is treated. With `commit`, work can be committed, and
+        what makes git run code outside the sandbox later (hooks, configuration) cannot be written.
+        With `read-only` nothing of it can be written. With `unprotected` the sandboxed program can
+        plant a hook that your next git command runs.
+      '';
+    };
+
+    protect = mkOption {
+      type = types.listOf types.str;
+      default = [
+        ".envrc"
+        ".kli/settings.json"
+        ".kli/extensions"
+      ];
+      example = [
+        ".envrc"
+        ".vscode/tasks.json"
+      ];
+      description = ''
+        Paths in the working directory that are read-only when they exist, because something
+        outside the sandbox runs or trusts them. What you write here replaces the list.
+      '';
+    };
+
+    allowSockets = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "$XDG_RUNTIME_DIR/gnupg/S.gpg-agent" ];
+      description = ''
+        Unix sockets that can be used in the sandbox. The program behind a socket acts outside the
+        sandbox: name none that does what kli must not.
+      '';
+    };
+
+    localPorts = mkOption {
+      type = types.listOf types.port;
+      default = [ ];
+      example = [ 11434 ];
+      description = ''
+        With `network = false`: TCP ports on which something listens on this machine's loopback,
+        such as a local model, and that can be reached in the sandbox at `127.0.0.1` and `::1`.
+      '';
+    };
+
+    allowNixDaemon = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether the Nix daemon can be reached, so that `nix build` works. The daemon builds outside
+        the sandbox and has the network, also with `network = false`.
+      '';
+    };
+
+    allowAbstractSockets = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether Unix sockets can be opened on kernels that cannot keep abstract ones apart while the
+        network is on. With such a socket an X server, for one, can be reached, which is a full way
+        out of the sandbox.
+      '';
+    };
+
+    allowUserNamespaces = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether the sandboxed programs may make user namespaces of their own, which browsers and
+        rootless containers need. It opens much of the kernel to them.
+      '';
+    };
+
+    tmp = mkOption {
+      type = types.enum [
+        "private"
+        "host-subdir"
+      ];
+      default = "private";
+      example = "host-subdir";
+      description = ''
+        Where the sandbox's own `/tmp` lies: in memory (`private`, at most an eighth of it), or on
+        disk in a directory of this run that is removed at its end (`host-subdir`), for big builds.
+      '';
+    };
+
+    limits = mkOption {
+      type = types.nullOr (
+        types.submodule {
+          options = {
+            tasks = mkOption {
+              type = types.nullOr types.ints.positive;
+              default = null;
+              example = 512;
+              description = "The most processes and threads in the sandbox.";
+            };
+            memory = mkOption {
+              type = types.nullOr size;
+              default = null;
+              example = "8G";
+              description = ''
+                The most memory, in bytes or with `K`, `M`, `G` or `T` (powers of 1024): of each
+                process, and of all together where the machine lets kli have a cgroup.
+              '';
+            };
+            fileSize = mkOption {
+              type = types.nullOr size;
+              default = null;
+              example = "2G";
+              description = "The most that any one file can grow to, written as in `memory`.";
+            };
+          };
+        }
+      );
+      default = null;
+      example = {
+        tasks = 512;
+        memory = "8G";
+      };
+      description = ''
+        What may be used at most. A limit that cannot be enforced on this machine is an error when
+        kli starts. `null`, and each part that is `null`, is no limit.
       '';
     };
 

@@ -15,6 +15,39 @@ let
       ];
     }).config.sandbox;
 
+  # A value of its own for every key.
+  every = {
+    network = false;
+    nestedUserns = true;
+    writablePaths = [
+      "@cargo"
+      "~/.cache/kli"
+    ];
+    readOnlyPaths = [ "./vendor" ];
+    denyRead = [ "~/.ssh" ];
+    denyReadGlobs = [ "./.env.*" ];
+    denyEnv = [ "AWS_*" ];
+    passEnv = [ "EDITOR" ];
+    env.CARGO_NET_OFFLINE = "true";
+    git = "read-only";
+    protect = [ "Makefile" ];
+    allowSockets = [ "/run/docker.sock" ];
+    localPorts = [ 11434 ];
+    envFiles.TOKEN = "/run/secrets/token";
+    allowNixDaemon = true;
+    allowHomeWorkspace = true;
+    allowAbstractSockets = true;
+    secrets.MY_KEY = "/run/secrets/key";
+    secretEnv = [ "OTHER_KEY" ];
+    allowUserNamespaces = true;
+    stateDir = false;
+    tmp = "host-subdir";
+    limits = {
+      tasks = 512;
+      memory = "8G";
+    };
+  };
+
   # Whether a value can be computed, with everything in it.
   holds = value: (builtins.tryEval (builtins.deepSeq value true)).success;
   secret = name: value: map (found: found.option) (spec.secretsIn "settings" "" { ${name} = value; });
@@ -22,7 +55,7 @@ in
 {
   "the defaults are rendered in full" = {
     expr = spec.json (evaluate { });
-    expected = ''{"allowHomeWorkspace":false,"denyEnv":[],"denyRead":[],"nestedUserns":false,"network":true,"stateDir":true,"version":1,"writablePaths":[]}'';
+    expected = ''{"allowAbstractSockets":false,"allowHomeWorkspace":false,"allowNixDaemon":false,"allowSockets":[],"allowUserNamespaces":false,"denyEnv":[],"denyRead":[],"denyReadGlobs":[],"env":{},"envFiles":{},"git":"commit","limits":null,"localPorts":[],"nestedUserns":false,"network":true,"passEnv":null,"protect":[".envrc",".kli/settings.json",".kli/extensions"],"readOnlyPaths":[],"secretEnv":["ANTHROPIC_API_KEY","OPENAI_API_KEY"],"secrets":{},"stateDir":true,"tmp":"private","version":1,"writablePaths":[]}'';
   };
   "the options are the keys of the specification" = {
     expr = lib.attrNames (evaluate { });
@@ -50,6 +83,100 @@ in
     expected = [
       "/b"
       "/a"
+    ];
+  };
+  "every key survives as it was written" = {
+    expr = removeAttrs (spec.render (evaluate every)) [ "version" ];
+    expected = every // {
+      limits = every.limits // {
+        fileSize = null;
+      };
+    };
+  };
+  "a limit is a number or a size" = {
+    expr = map (memory: holds (evaluate { limits = { inherit memory; }; })) [
+      1
+      "4G"
+      "4096"
+      0
+      "4GB"
+      "x"
+      true
+    ];
+    expected = [
+      true
+      true
+      true
+      false
+      false
+      false
+      false
+    ];
+  };
+  "a misspelt limit is refused" = {
+    expr = holds (evaluate { limits.task = 1; });
+    expected = false;
+  };
+  "words outside the choices are refused" = {
+    expr = map (sandbox: holds (evaluate sandbox)) [
+      { git = "read-only"; }
+      { git = "readonly"; }
+      { tmp = "host-subdir"; }
+      { tmp = "disk"; }
+    ];
+    expected = [
+      true
+      false
+      true
+      false
+    ];
+  };
+  "a port is a number" = {
+    expr = map (port: holds (evaluate { localPorts = [ port ]; })) [
+      11434
+      65536
+      (-1)
+      "11434"
+    ];
+    expected = [
+      true
+      false
+      false
+      false
+    ];
+  };
+  "what is written replaces the lists that are there by default" = {
+    expr = {
+      inherit
+        (evaluate {
+          protect = [ "x" ];
+          secretEnv = [ "MY_KEY" ];
+        })
+        protect
+        secretEnv
+        ;
+    };
+    expected = {
+      protect = [ "x" ];
+      secretEnv = [ "MY_KEY" ];
+    };
+  };
+  "a key in env is refused, the name of a file is not" = {
+    expr = map (sandbox: map (found: found.option) (spec.secretsIn "sandbox" "" sandbox)) [
+      { env.MY_TOKEN = "0123456789abcdef0123456789abcdef"; }
+      { env.RUST_LOG = "info,hyper=debug"; }
+      { envFiles.MY_TOKEN = "/run/secrets/my-token-0123456789"; }
+      { secrets.ANTHROPIC_API_KEY = "./keys/anthropic-0123456789"; }
+      { secrets.ANTHROPIC_API_KEY = "$XDG_RUNTIME_DIR/anthropic-0123456789"; }
+      { secrets.ANTHROPIC_API_KEY = "sk-ant-api03-0123456789abcdef"; }
+    ];
+    expected = [
+      [ "sandbox.env.MY_TOKEN" ]
+      [ ]
+      [ ]
+      [ ]
+      [ ]
+      [ "sandbox.secrets.ANTHROPIC_API_KEY" ]
     ];
   };
   "a misspelt key is refused" = {

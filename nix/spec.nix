@@ -22,10 +22,33 @@ let
     "network"
     "nestedUserns"
     "writablePaths"
+    "readOnlyPaths"
     "denyRead"
+    "denyReadGlobs"
     "denyEnv"
-    "stateDir"
+    "passEnv"
+    "env"
+    "git"
+    "protect"
+    "allowSockets"
+    "localPorts"
+    "envFiles"
+    "allowNixDaemon"
     "allowHomeWorkspace"
+    "allowAbstractSockets"
+    "secrets"
+    "secretEnv"
+    "allowUserNamespaces"
+    "stateDir"
+    "tmp"
+    "limits"
+  ];
+
+  # The variables in which the providers that kli knows have their keys. A configured kli gets them
+  # through a pipe, and nothing that it starts has them.
+  providerKeys = [
+    "ANTHROPIC_API_KEY"
+    "OPENAI_API_KEY"
   ];
 
   # All keys, also those at their default: a default that changes in a later launcher must not
@@ -74,6 +97,7 @@ let
     in
     stringLength text <= 4096
     && stringLength word >= 20
+    && match "[.]/.*" word == null
     && match "[A-Za-z0-9_+=.:][A-Za-z0-9_+/=.:-]*" word != null
     && occurs "[0-9]" word
     && occurs "[A-Za-z]" word;
@@ -138,6 +162,7 @@ in
 {
   inherit
     keys
+    providerKeys
     render
     secretsIn
     refuseSecrets

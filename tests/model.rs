@@ -5,6 +5,7 @@
 
 mod anthropic;
 mod chat;
+mod closed;
 mod environment;
 mod runs;
 mod unix;

@@ -250,6 +250,20 @@ fn every_option_that_restores_the_plain_line_exists() {
 }
 
 #[test]
+fn the_options_of_nix_mean_what_the_launcher_means_by_default() {
+    use kli::sandbox::spec::{Spec, parse};
+
+    let nix = fs::read_to_string(root().join("nix/eval-tests.nix")).unwrap();
+    let rendered = nix.split_once("''{").unwrap().1.split_once("}'';").unwrap().0;
+    let mut spec = parse(format!("{{{rendered}}}").as_bytes()).unwrap();
+    // What the Nix side adds of its own: the keys of the providers that kli knows.
+    let keys: Vec<String> =
+        std::mem::take(&mut spec.secret_env).into_iter().map(|it| it.0).collect();
+    assert_eq!(keys, kli::config::names::SECRET);
+    assert_eq!(spec, Spec::default());
+}
+
+#[test]
 fn the_change_log_has_an_unreleased_part() {
     let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(text.contains("## Unreleased"));

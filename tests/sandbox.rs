@@ -3,10 +3,21 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod commands;
 mod environment;
 mod failure;
+mod git;
 mod hidden;
+mod kernel;
 mod life;
+mod limits;
+mod matrix;
+mod ports;
+mod secrets;
+mod sockets;
 mod specification;
+mod steering;
+mod tmp;
 mod view;
+mod watch;
 mod workspace;

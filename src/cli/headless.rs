@@ -161,7 +161,8 @@ fn run_in(
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
     // A server on a socket needs no network.
-    let network_is_off = model.needs_network() && signs.network_is_off();
+    let needs_network = model.needs_network();
+    let network_is_off = needs_network && signs.network_is_off();
     let tools = tool::standard();
     let offered: Vec<&str> = tools
         .iter()
@@ -219,12 +220,8 @@ fn run_in(
     runtime.block_on(async {
         let mut summary = drive(parts, prompt, &mut signals, front).await;
         if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
-            && network_is_off
         {
-            fault.message.push_str(
-                "; the sandbox has no network: set `network` to true in its specification, or \
-                 reach a server on this machine by a `unix:` address",
-            );
+            fault.message.push_str(way_out(needs_network, network_is_off, confinement));
         }
         front.result(&summary);
         Ok(deliver(front, &mut signals, &summary).await)
@@ -386,6 +383,19 @@ fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
     match no_command(word, "kli") {
         Some(error) => Err(error),
         None => Ok(()),
+    }
+}
+
+/// What of the sandbox can stand between the run and its model, and what opens it.
+fn way_out(needs_network: bool, network_is_off: bool, confinement: Confinement) -> &'static str {
+    if network_is_off {
+        "; the sandbox has no network: set `network` to true in its specification, or name a server \
+         on this machine there: its port in `localPorts`, or its socket in `allowSockets` with a \
+         `unix:` address"
+    } else if !needs_network && confinement == Confinement::KliSandbox {
+        "; the sandbox shows only sockets that `allowSockets` names"
+    } else {
+        ""
     }
 }
 

@@ -80,13 +80,24 @@ impl Beneath {
     }
 
     fn open(&self, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let name = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        // The two ways agree on what is left: names, without a slash at the end and without `..`.
+        let mut name = PathBuf::new();
+        for part in relative.components() {
+            match part {
+                Component::Normal(part) => name.push(part),
+                Component::CurDir => {}
+                _ => return Err(Errno::XDEV),
+            }
+        }
+        if name.as_os_str().is_empty() {
+            name.push(".");
+        }
         // With PATH the last component may be a link, which is opened itself (openat2(2)).
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match rustix::fs::openat2(&self.handle, name, flags, Mode::empty(), resolve) {
-            // A kernel before 5.6, or a filter of system calls that does not know it.
-            Err(Errno::NOSYS | Errno::PERM) => self.step_by_step(name, flags),
+        match rustix::fs::openat2(&self.handle, &name, flags, Mode::empty(), resolve) {
+            // A kernel before 5.6, or a filter of system calls: inside the jail there is none.
+            Err(Errno::NOSYS | Errno::PERM) => self.step_by_step(&name, flags),
             other => other,
         }
     }
@@ -124,9 +135,77 @@ mod tests {
 
     use std::{fs, os::unix::fs::symlink};
 
+    use proptest::prelude::*;
     use rustix::fs::CWD;
 
     use super::*;
+
+    /// A tree with links of every kind: to files and directories, inside and outside, absolute, to
+    /// nothing, to themselves.
+    fn tree() -> (tempfile::TempDir, Beneath) {
+        let place = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(place.path()).unwrap();
+        fs::create_dir_all(base.join("w/a/b")).unwrap();
+        fs::create_dir_all(base.join("o/a")).unwrap();
+        for file in ["w/f", "w/a/f", "w/a/b/f", "o/f", "o/a/f"] {
+            fs::write(base.join(file), file).unwrap();
+        }
+        for (target, link) in
+            [("a", "l"), ("f", "m"), ("../o", "x"), ("nothing", "n"), ("s", "s"), ("/", "r")]
+        {
+            symlink(target, base.join("w").join(link)).unwrap();
+            symlink(target, base.join("w/a").join(link)).unwrap();
+        }
+        let root = beneath(&base.join("w"));
+        (place, root)
+    }
+
+    static TREE: std::sync::LazyLock<(tempfile::TempDir, Beneath)> = std::sync::LazyLock::new(tree);
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn both_ways_open_the_same_or_nothing(
+            names in prop::collection::vec(
+                prop::sample::select(vec!["a", "b", "f", "l", "m", "x", "n", "s", "r", ".", "..", "", "gone"]),
+                0..5,
+            ),
+            flags in prop::sample::select(vec![
+                OFlags::RDONLY,
+                OFlags::PATH,
+                OFlags::RDONLY.union(OFlags::DIRECTORY),
+                OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY),
+            ]),
+        ) {
+            let (_, root) = &*TREE;
+            let name = names.join("/");
+            let identity = |handle: OwnedFd| {
+                let stat = rustix::fs::fstat(&handle).unwrap();
+                (stat.st_dev, stat.st_ino)
+            };
+            let fast = root.open(Path::new(&name), flags).map(identity);
+            let whole = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let name = if name.is_empty() { "." } else { &name };
+            let slow = root.step_by_step(Path::new(name), whole).map(identity);
+            match (fast, slow) {
+                (Ok(fast), Ok(slow)) => prop_assert_eq!(fast, slow, "{}", name),
+                // A link on the way is ELOOP for one and ENOTDIR for the other.
+                (Err(_), Err(_)) => {}
+                other => prop_assert!(false, "`{}`: {:?}", name, other),
+            }
+        }
+    }
+
+    #[test]
+    fn the_two_ways_reach_what_is_there() {
+        let (_place, root) = tree();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for name in ["f", "a", "a/b/f", "./a/./f", "."] {
+            assert!(root.open(Path::new(name), flags).is_ok(), "{name}");
+            assert!(root.step_by_step(Path::new(name), flags).is_ok(), "{name}");
+        }
+    }
 
     fn beneath(path: &Path) -> Beneath {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -17,10 +17,11 @@ use lexopt::prelude::*;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::doctor::Status;
 use super::launch::LaunchError;
 use super::plan::{Request, shown};
 use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
-use super::{FAILED, explain, inner, launch, sys};
+use super::{FAILED, explain, inner, launch, preflight, secrets, sys};
 
 /// What `kli-sandbox --help` prints; the manual page is made from it.
 pub const HELP: &str = "\
@@ -28,12 +29,18 @@ Confines a program by a specification.
 
 usage:
   kli-sandbox run --spec FILE [options] -- PROGRAM [ARGUMENTS]
+  kli-sandbox shell [FILE] [options]
   kli-sandbox check FILE
-  kli-sandbox explain FILE [--format words|shell|json]
+  kli-sandbox explain FILE [options] [--format words|shell|json]
+  kli-sandbox doctor [FILE] [--bwrap PATH] [--json]
 
-options of `run`, which only narrow the specification:
-  --spec FILE       the specification, JSON
-  --bwrap PATH      bubblewrap, otherwise found on PATH
+`run` confines a program, `shell` your shell; `check` reads a specification,
+`explain` prints what it comes to here and now, `doctor` what stops it.
+Where FILE may be left out, the specification is `{}`.
+
+options of `run`, `shell` and `explain`, which only narrow the specification:
+  --spec FILE       the specification, JSON (`run`)
+  --bwrap PATH      bubblewrap, otherwise found on PATH (`run`, `shell`, `doctor`)
   --deny PATH       hide this path too (repeatable)
   --deny-env NAME   remove this variable too, `NAME*` for all that start so (repeatable)
   --no-network      cut the network
@@ -47,6 +54,9 @@ exit codes:
   126  the program is not executable
   127  the program is not found inside
 ";
+
+/// What a usage error names.
+const COMMANDS: &str = "`run`, `shell`, `check`, `explain` and `doctor`";
 
 /// Why a command failed before anything was started.
 #[derive(Debug, thiserror::Error)]
@@ -91,11 +101,20 @@ pub fn main() -> ExitCode {
         words.remove(0);
         return ExitCode::from(inner::run(words));
     }
+    // Before any descriptor is closed; and only who starts something has use for them.
+    let keys = if words.first().is_some_and(|word| word == "run" || word == "shell") {
+        match secrets::from_caller() {
+            Ok(keys) => keys,
+            Err(error) => return fail(&error),
+        }
+    } else {
+        secrets::Keys::default()
+    };
     // Nothing of the caller's goes on to the inside (law 5).
     if let Err(error) = sys::close_from(3) {
         return fail(&format_args!("open descriptors cannot be closed: {error}"));
     }
-    match command(words) {
+    match command(words, keys) {
         Ok(code) => ExitCode::from(code),
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -110,7 +129,7 @@ fn fail(error: &dyn fmt::Display) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
+fn command(words: Vec<OsString>, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut parser = lexopt::Parser::from_args(words);
     match parser.next()? {
         Some(Short('h') | Long("help")) => print(HELP.as_bytes()),
@@ -118,23 +137,40 @@ fn command(words: Vec<OsString>) -> Result<u8, CommandError> {
             print(concat!("kli-sandbox ", env!("CARGO_PKG_VERSION"), "\n").as_bytes())
         }
         Some(Value(word)) => match word.to_str() {
-            Some("run") => run(parser),
+            Some("run") => run(parser, keys),
+            Some("shell") => shell(parser, keys),
+            Some("doctor") => doctor(parser),
             Some("check") => check(parser),
             Some("explain") => explain(parser),
             Some("help") => print(HELP.as_bytes()),
             _ => Err(CommandError::Usage(format!(
-                "there is no command {}, the commands are `run`, `check` and `explain`",
+                "there is no command {}, the commands are {COMMANDS}",
                 Quoted(word.to_string_lossy().into_owned())
             ))),
         },
         Some(other) => Err(other.unexpected().into()),
         None => {
-            Err(CommandError::Usage("a command is missing: `run`, `check` or `explain`".into()))
+            Err(CommandError::Usage(format!("a command is missing, the commands are {COMMANDS}")))
         }
     }
 }
 
-fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+/// Takes the path of a `--deny`.
+fn deny(request: &mut Request, path: OsString) -> Result<(), CommandError> {
+    if path.is_empty() {
+        return Err(CommandError::Usage("`--deny` has an empty path".into()));
+    }
+    request.deny.push(path);
+    Ok(())
+}
+
+/// Takes the name of a `--deny-env`.
+fn deny_env(request: &mut Request, name: OsString) -> Result<(), CommandError> {
+    request.deny_env.push(EnvPattern::try_from(name.string()?)?);
+    Ok(())
+}
+
+fn run(mut parser: lexopt::Parser, keys: secrets::Keys) -> Result<u8, CommandError> {
     let mut file: Option<PathBuf> = None;
     let mut bwrap: Option<PathBuf> = None;
     let mut request = Request::default();
@@ -143,24 +179,15 @@ fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
             return Err(CommandError::Usage("the program is missing: `… -- PROGRAM`".into()));
         };
         match argument {
+            Long("deny") => deny(&mut request, parser.value()?)?,
+            Long("deny-env") => deny_env(&mut request, parser.value()?)?,
+            Long("no-network") => request.no_network = true,
             Short('h') | Long("help") => return print(HELP.as_bytes()),
             Long("spec") if file.is_some() => {
                 return Err(CommandError::Usage("`--spec` is there twice".into()));
             }
             Long("spec") => file = Some(parser.value()?.into()),
             Long("bwrap") => bwrap = Some(parser.value()?.into()),
-            Long("deny") => {
-                let path = parser.value()?;
-                if path.is_empty() {
-                    return Err(CommandError::Usage("`--deny` has an empty path".into()));
-                }
-                request.deny.push(path);
-            }
-            Long("deny-env") => {
-                let name = parser.value()?.string()?;
-                request.deny_env.push(EnvPattern::try_from(name)?);
-            }
-            Long("no-network") => request.no_network = true,
             Value(program) => {
                 request.program = program;
                 request.arguments = parser.raw_args()?.collect();
@@ -176,7 +203,54 @@ fn run(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         return Err(CommandError::Usage("`--spec FILE` is missing".into()));
     };
     let spec = read(&file)?;
-    Ok(launch::run(&spec, &file, &request, bwrap.as_deref())?)
+    Ok(launch::run(&spec, Some(&file), &request, bwrap.as_deref(), keys)?)
+}
+
+fn shell(mut parser: lexopt::Parser, keys: secrets::Keys) -> Result<u8, CommandError> {
+    let mut file: Option<PathBuf> = None;
+    let mut bwrap: Option<PathBuf> = None;
+    let mut request = Request::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("deny") => deny(&mut request, parser.value()?)?,
+            Long("deny-env") => deny_env(&mut request, parser.value()?)?,
+            Long("no-network") => request.no_network = true,
+            Short('h') | Long("help") => return print(HELP.as_bytes()),
+            Long("bwrap") => bwrap = Some(parser.value()?.into()),
+            Value(path) if file.is_none() => file = Some(path.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    // What the caller's account would start; a relative name would be another program in each
+    // directory.
+    request.program = std::env::var_os("SHELL")
+        .filter(|shell| Path::new(shell).is_absolute())
+        .unwrap_or_else(|| "/bin/sh".into());
+    let spec = file.as_deref().map_or_else(|| Ok(Spec::default()), read)?;
+    Ok(launch::run(&spec, file.as_deref(), &request, bwrap.as_deref(), keys)?)
+}
+
+fn doctor(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
+    let mut file: Option<PathBuf> = None;
+    let mut bwrap: Option<PathBuf> = None;
+    let mut json = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => return print(HELP.as_bytes()),
+            Long("json") => json = true,
+            Long("bwrap") => bwrap = Some(parser.value()?.into()),
+            Value(path) if file.is_none() => file = Some(path.into()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    // A specification that cannot be read is a finding: the rest is still of use.
+    let spec = match &file {
+        Some(path) => Some(read(path).map_err(|error| error.to_string())),
+        None => None,
+    };
+    let findings = preflight::examine(spec.as_ref(), bwrap.as_deref());
+    print(&preflight::render(&findings, json))?;
+    Ok(u8::from(findings.iter().any(|finding| finding.status == Status::Problem)))
 }
 
 fn check(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
@@ -196,8 +270,12 @@ fn check(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
 fn explain(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
     let mut file: Option<PathBuf> = None;
     let mut format = explain::Format::Words;
+    let mut request = Request::default();
     while let Some(argument) = parser.next()? {
         match argument {
+            Long("deny") => deny(&mut request, parser.value()?)?,
+            Long("deny-env") => deny_env(&mut request, parser.value()?)?,
+            Long("no-network") => request.no_network = true,
             Long("format") => {
                 let name = parser.value()?;
                 format = match name.to_str() {
@@ -219,7 +297,7 @@ fn explain(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
     }
     let Some(file) = file else { return Err(CommandError::Usage("`explain` needs a file".into())) };
     let spec = read(&file)?;
-    print(&explain::render(&spec, format)?)
+    print(&explain::render(&spec, &request, format)?)
 }
 
 /// Reads a specification; the file is opened once, and never more of it read than is allowed.

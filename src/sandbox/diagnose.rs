@@ -40,7 +40,7 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
         return "this process is confined already, and a jail makes no further one: start outside"
             .into();
     }
-    if restricted_by_apparmor() && !matches!(error, NamespaceError::Mask { .. }) {
+    if restricted_by_apparmor() && !matches!(error, NamespaceError::Hold { .. }) {
         return apparmor(launcher);
     }
     match error {
@@ -71,7 +71,7 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
              and `open_tree` there (Linux 5.2 or later)"
                 .into()
         }
-        NamespaceError::Mask { .. } => {
+        NamespaceError::Hold { .. } => {
             "was it replaced while the launcher started? Start again, or deny its directory".into()
         }
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::facts;
 use super::launch::{LaunchError, namespaces, words_of};
+use super::plan::kernel::AbstractSockets;
 use super::plan::{self, Kind, Mount, Plan, Request, printable, shown};
 use super::spec::Spec;
 
@@ -25,10 +26,9 @@ pub enum Format {
 ///
 /// # Errors
 /// [`LaunchError`] when there is no plan, with the sentence that `run` would print.
-pub fn render(spec: &Spec, format: Format) -> Result<Vec<u8>, LaunchError> {
-    let request = Request::default();
-    let facts = facts::probe(spec, &request)?;
-    let plan = plan::build(spec, &facts, &request)?;
+pub fn render(spec: &Spec, request: &Request, format: Format) -> Result<Vec<u8>, LaunchError> {
+    let facts = facts::probe(spec, request)?;
+    let plan = plan::build(spec, &facts, request)?;
     Ok(match format {
         Format::Words => words(&plan).into_bytes(),
         Format::Shell => shell(&plan),
@@ -39,7 +39,7 @@ pub fn render(spec: &Spec, format: Format) -> Result<Vec<u8>, LaunchError> {
 fn verb(kind: &Kind) -> &'static str {
     match kind {
         Kind::ReadOnly | Kind::ReadOnlyFrom(_) => "read-only",
-        Kind::Writable => "writable",
+        Kind::Writable | Kind::WritableFrom(_) => "writable",
         Kind::Tmpfs { .. } => "memory",
         Kind::Dev => "dev",
         Kind::Proc => "proc",
@@ -51,6 +51,10 @@ fn verb(kind: &Kind) -> &'static str {
         Kind::Pin => "pinned",
         Kind::MaskFile => "hidden file",
         Kind::MaskDirectory => "hidden directory",
+        Kind::EmptyFile => "empty file",
+        Kind::EmptyDirectory => "empty directory",
+        Kind::Forbidden => "forbidden",
+        Kind::Worktrees => "watched",
     }
 }
 
@@ -58,14 +62,40 @@ fn words(plan: &Plan) -> String {
     let mut lines = vec![
         format!("workspace: {}", shown(&plan.workspace)),
         format!("network: {}", if plan.network { "the host's" } else { "loopback only" }),
-        "mounts (a later one wins):".to_owned(),
     ];
+    for (name, what) in plan.kernel.refused() {
+        lines.push(format!("refused calls: {name:<14} -- {what}"));
+    }
+    lines.push(format!(
+        "abstract sockets: {}; signals: {}",
+        match plan.kernel.abstract_sockets {
+            AbstractSockets::OwnNetwork => "the jail's own network has its own",
+            AbstractSockets::Scoped => "kept in by Landlock",
+            AbstractSockets::NoSockets => "none, as no Unix socket can be opened",
+            AbstractSockets::Reachable => "the host's can be reached",
+        },
+        if plan.kernel.scoped {
+            "kept in by the PID namespace and by Landlock"
+        } else {
+            "kept in by the PID namespace"
+        }
+    ));
+    lines.extend(plan.kernel.bounds().into_iter().map(|bound| format!("limit: {bound}")));
+    lines.push("mounts (a later one wins):".to_owned());
     for mount in &plan.mounts {
         lines.push(format!(
             "  {:<16} {}  -- {}",
             verb(&mount.kind),
             shown(&mount.destination),
             printable(&mount.reason)
+        ));
+    }
+    for awaited in &plan.awaited {
+        lines.push(format!(
+            "  {:<16} {}  -- {}, when it appears",
+            verb(&awaited.kind),
+            shown(&awaited.destination),
+            printable(&awaited.reason)
         ));
     }
     for create in &plan.create {
@@ -77,6 +107,7 @@ fn words(plan: &Plan) -> String {
     for name in &plan.corrected {
         lines.push(format!("variable set: {}", printable(&name.to_string_lossy())));
     }
+    lines.extend(plan.handed.words());
     lines.extend(plan.notes.iter().map(|note| format!("note: {}", printable(note))));
     lines.push(String::new());
     lines.join("\n")
@@ -87,10 +118,15 @@ fn words(plan: &Plan) -> String {
 struct Told<'a> {
     workspace: String,
     network: bool,
+    refused_calls: Vec<&'a str>,
+    abstract_sockets: &'a str,
+    signals_scoped: bool,
+    limits: Vec<String>,
     mounts: Vec<ToldMount<'a>>,
     created: Vec<String>,
     removed_variables: Vec<String>,
     set_variables: Vec<String>,
+    handed: Vec<String>,
     notes: &'a [String],
 }
 
@@ -106,6 +142,10 @@ fn json(plan: &Plan) -> Vec<u8> {
     let told = Told {
         workspace: plan.workspace.to_string_lossy().into_owned(),
         network: plan.network,
+        refused_calls: plan.kernel.refused().map(|(name, _)| name).collect(),
+        abstract_sockets: plan.kernel.abstract_sockets.word(),
+        signals_scoped: plan.kernel.scoped,
+        limits: plan.kernel.bounds(),
         mounts: plan
             .mounts
             .iter()
@@ -118,6 +158,7 @@ fn json(plan: &Plan) -> Vec<u8> {
         created: plan.create.iter().map(|it| it.path.to_string_lossy().into_owned()).collect(),
         removed_variables: plan.removed.iter().map(|(name, _)| text(name)).collect(),
         set_variables: plan.corrected.iter().map(text).collect(),
+        handed: plan.handed.words(),
         notes: &plan.notes,
     };
     let mut text = serde_json::to_vec_pretty(&told).unwrap_or_default();
@@ -134,6 +175,10 @@ fn shell(plan: &Plan) -> Vec<u8> {
         text.extend(quoted(create.path.as_os_str()));
         text.extend_from_slice(b" &&");
     }
+    text.extend(plan.tmp.iter().flat_map(|tmp| {
+        let tmp = quoted(tmp.as_os_str());
+        [b" mkdir -m 0700 -- ", tmp.as_slice(), b" && mkdir -m 1777 -- ", &tmp, b"/tmp &&"].concat()
+    }));
     text.extend_from_slice(b" env");
     for (name, _) in &plan.removed {
         text.extend_from_slice(b" -u ");

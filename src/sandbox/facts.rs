@@ -14,9 +14,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use super::git::{self, Repository};
+use super::limits::{Means, group};
 use super::plan::Request;
+use super::sockets::{self, NIX_DAEMON, Sockets};
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
+
+mod given;
+
+pub(super) use given::tmp_prefix;
+pub use given::{Given, TmpPlace};
 
 /// What the machine looked like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +47,16 @@ pub struct Facts {
     pub state: Option<Writable>,
     /// kli's configuration directory, when a home is known.
     pub config: Option<Writable>,
+    /// One entry for each name of each protected path.
+    pub protected: Vec<Writable>,
+    /// The repository around the workspace.
+    pub git: Option<Repository>,
     /// What of the allowed list is there below `/run`.
     pub run: Vec<RunEntry>,
     /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is a private one of the caller.
     pub runtime: Option<PathBuf>,
+    /// The host's sockets and named pipes.
+    pub sockets: Sockets,
     /// The launcher's own executable.
     pub launcher: PathBuf,
     /// The program, resolved, when it was found.
@@ -50,11 +64,19 @@ pub struct Facts {
     /// The parts of `/proc` that are there and steer the kernel: user 0 may write them without any
     /// capability, so they are made read-only.
     pub kernel_files: Vec<PathBuf>,
+    /// Where `/proc` lists the user's keys, those of other sessions included.
+    pub key_lists: Vec<PathBuf>,
     /// Whether `/proc/sys` is mounted read-only here, so that bubblewrap cannot forbid further
     /// user namespaces through it.
     pub sysctl_read_only: bool,
+    /// What the start takes from the host besides what it shows.
+    pub given: Given,
     /// The machine's memory in bytes.
     pub memory: u64,
+    /// The version of Landlock's interface (landlock(7)); zero = switched off.
+    pub landlock: Option<i32>,
+    /// What can bound the inside; looked at when the specification has limits.
+    pub means: Means,
 }
 
 /// A name that shall be hidden and what is there now.
@@ -135,6 +157,17 @@ pub const RUN: [(&str, bool); 12] = [
     ("/run/systemd/resolve", true),
 ];
 
+/// Files that names are looked up with, and whether they are of use only with the network on. On some
+/// systems they are links that lead through `/run`.
+const NAME_FILES: [(&str, bool); 6] = [
+    ("/etc/resolv.conf", true),
+    ("/etc/hosts", false),
+    ("/etc/nsswitch.conf", false),
+    ("/etc/passwd", false),
+    ("/etc/group", false),
+    ("/etc/localtime", false),
+];
+
 /// What of `/proc` steers the kernel rather than a process.
 pub const KERNEL_FILES: [&str; 11] = [
     "acpi",
@@ -177,7 +210,8 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     let places = Places::new(uid, workspace.clone(), &environment);
 
     let mut denied = Vec::new();
-    for path in &spec.deny_read {
+    // The files of keys are hidden as if they were listed.
+    for path in spec.deny_read.iter().chain(spec.secrets.values()) {
         let names = places.denied(path);
         if names.is_empty() {
             denied.push(Denied {
@@ -220,23 +254,51 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             Some(RunEntry { path: path.into(), link, resolver: *resolver })
         })
         .collect();
-    if let Ok(resolver) = std::fs::canonicalize("/etc/resolv.conf")
-        && resolver.starts_with("/run")
-        && !run.iter().any(|entry| resolver.starts_with(&entry.path))
-    {
-        run.push(RunEntry { path: resolver, link: None, resolver: true });
+    for (file, resolver) in NAME_FILES {
+        sockets::way_through_run(file, resolver, &mut run);
     }
+    let physical_homes: Vec<PathBuf> = places
+        .homes
+        .iter()
+        .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
+        .collect();
+    let writable: Vec<Writable> =
+        spec.writable_paths.iter().map(|path| places.writable(path)).collect();
+    let state = own(Xdg::State, "stateDir");
+    let mut allowed: Vec<Writable> =
+        spec.allow_sockets.iter().map(|path| places.writable(path)).collect();
+    if spec.allow_nix_daemon {
+        allowed.push(walk("allowNixDaemon", Path::new(NIX_DAEMON)));
+    }
+    for spelled in sockets::x_authority(&allowed, &places.homes, &environment) {
+        let found = find(&spelled, uid);
+        denied.push(Denied { wish: "the keys of X servers".into(), found, spelled });
+    }
+    let sockets = sockets::probe(sockets::Scope {
+        allowed,
+        writable: std::iter::once(workspace.as_path())
+            .chain(writable.iter().chain(&state).map(|path| path.physical.as_path()))
+            .collect(),
+        homes: &physical_homes,
+        environment: &environment,
+    });
     Ok(Facts {
         uid,
-        physical_homes: places
-            .homes
-            .iter()
-            .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
-            .collect(),
+        physical_homes,
         denied,
-        writable: spec.writable_paths.iter().map(|path| places.writable(path)).collect(),
-        state: own(Xdg::State, "stateDir"),
+        writable,
+        sockets,
+        state,
         config: own(Xdg::Config, "the configuration directory"),
+        protected: spec
+            .protect
+            .iter()
+            .flat_map(|path| {
+                let walked = |name: PathBuf| walk(&path.text, &name);
+                places.denied(path).into_iter().map(walked)
+            })
+            .collect(),
+        git: git::discover(&workspace, uid),
         run,
         runtime: places
             .absolute(Xdg::Runtime)
@@ -253,13 +315,30 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             .map(|name| Path::new("/proc").join(name))
             .filter(|path| path.exists())
             .collect(),
+        key_lists: ["/proc/keys", "/proc/key-users"]
+            .into_iter()
+            .map(PathBuf::from)
+            .filter(|path| path.exists())
+            .collect(),
         sysctl_read_only: rustix::fs::statvfs("/proc/sys/user")
             .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
         memory: sys::memory(),
+        landlock: sys::landlock_version(),
+        means: spec.limits.map(|_| means(uid)).unwrap_or_default(),
+        given: given::probe(spec, &places, &environment),
         homes: places.homes,
         environment,
         workspace,
     })
+}
+
+fn means(uid: u32) -> Means {
+    // User 0 of an own namespace is somebody else to the kernel.
+    let machines_root = || {
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        map.lines().all(|line| line.split_whitespace().nth(1) == Some("0"))
+    };
+    Means { tasks_by_limit: uid != 0 || !machines_root(), groups: group::find(Path::new("/")) }
 }
 
 /// Finds `name` on `PATH` as a shell would, absolute entries only.
@@ -381,7 +460,15 @@ impl Places {
             Base::Root => PathBuf::from("/"),
             Base::Workspace => self.workspace.clone(),
             Base::Home => match self.homes.first() {
-                Some(home) => home.clone(),
+                Some(home) => match foreign(home, self.uid) {
+                    None => home.clone(),
+                    Some(owner) => {
+                        return nowhere(format!(
+                            "HOME is `{}`, which belongs to user {owner}: set it to your own",
+                            home.display()
+                        ));
+                    }
+                },
                 None => return no_home(),
             },
             Base::Xdg(xdg) => match (self.value(xdg), xdg.below_home(), self.homes.first()) {
@@ -393,14 +480,11 @@ impl Places {
                     ));
                 }
                 (Some(value), ..) => {
-                    if let Ok(meta) = std::fs::metadata(value)
-                        && meta.uid() != self.uid
-                    {
+                    if let Some(owner) = foreign(value, self.uid) {
                         return nowhere(format!(
-                            "{} is `{}`, which belongs to user {}: unset it",
+                            "{} is `{}`, which belongs to user {owner}: unset it",
                             xdg.variable(),
-                            value.display(),
-                            meta.uid()
+                            value.display()
                         ));
                     }
                     value.to_path_buf()
@@ -412,6 +496,12 @@ impl Places {
         };
         walk(wish, &join(base, &path.rest))
     }
+}
+
+/// The owner of `path`, when it is there and somebody else's.
+fn foreign(path: &Path, uid: u32) -> Option<u32> {
+    let owner = std::fs::metadata(path).ok()?.uid();
+    (owner != uid).then_some(owner)
 }
 
 fn join(base: PathBuf, rest: &str) -> PathBuf {

@@ -11,7 +11,8 @@ use std::os::fd::RawFd;
 use rustix::process::{Pid, WaitOptions, getpid, wait};
 use serde::{Deserialize, Serialize};
 
-use super::sys;
+use super::limits::Resources;
+use super::{handover, sys};
 
 /// What the launcher tells the last stage, as JSON in its first word. The inside can read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,6 +23,12 @@ pub(super) struct Orders {
     pub(super) status: RawFd,
     /// The caller's standard error.
     pub(super) errors: RawFd,
+    /// What bounds the program.
+    pub(super) resources: Resources,
+    /// The program's environment; this process has none of it.
+    pub(super) environment: RawFd,
+    /// The pipe with the keys for the program (law 15).
+    pub(super) secrets: Option<RawFd>,
 }
 
 /// Runs `words`: the orders, the program and its arguments. Returns the code to exit with.
@@ -62,12 +69,19 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
         return Ok(super::FAILED);
     }
     drop(status);
-    sys::close_from(3)?;
+    let secrets = orders.secrets.map(sys::inherited).transpose()?;
+    let mut environment = handover::receive(sys::inherited(orders.environment)?)?;
+    handover::keep(secrets, &mut environment)?;
+    orders.resources.take_on()?;
 
     let words: Vec<OsString> = words.collect();
     // A group of its own, so that what a terminal would send to all reaches all of them.
-    let program = match sys::spawn(&words) {
-        Ok(program) => program,
+    let program = match sys::spawn(&words, &environment) {
+        Ok(program) => {
+            // The program has them now.
+            sys::close_from(3)?;
+            program
+        }
         Err(error) => {
             let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
             let name = super::plan::printable(&name);

@@ -17,15 +17,18 @@ use rustix::pipe::PipeFlags;
 
 use super::facts::{self, FactsError};
 use super::inner::Orders;
+use super::limits::group::Groups;
 use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::ports::Ports;
 use super::prepare::{self, PrepareError};
+use super::scratch::{Scratch, ScratchError};
+use super::secrets::{self, Keys, SecretsError};
 use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
 use super::terminal::Saved;
 use super::watch::Watch;
-use super::{INNER, diagnose, sys};
+use super::{INNER, diagnose, handover, landlock, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +42,12 @@ pub enum LaunchError {
     /// A directory of the plan cannot be made.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    /// What the inside shall be given cannot be had.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    /// The directory for `/tmp` cannot be made.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
     /// A standard descriptor is a directory (law 5).
     #[error(
         "descriptor {0} is a directory, through which the inside could reach the host: redirect it"
@@ -115,6 +124,11 @@ pub enum LaunchError {
         /// What repairs it.
         repair: String,
     },
+    /// No session keyring of the jail's own (law 7).
+    #[error(
+        "a fresh session keyring cannot be had ({0}): when it is the quota, raise `kernel.keys.maxkeys`"
+    )]
+    Keyring(#[source] io::Error),
     /// A step between the launcher and the kernel.
     #[error("{step}: {source}")]
     System {
@@ -132,14 +146,18 @@ fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LaunchError
 
 /// Runs the program of `request` in a jail and returns its exit code, 128+n for a signal.
 ///
+/// `caller` are the keys that the caller has handed over.
+///
 /// # Errors
 /// [`LaunchError`]: nothing was started.
-pub fn run(
+pub(super) fn run(
     spec: &Spec,
-    file: &Path,
+    file: Option<&Path>,
     request: &Request,
     bwrap: Option<&Path>,
+    caller: Keys,
 ) -> Result<u8, LaunchError> {
+    sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
     let facts = facts::probe(spec, request)?;
     let plan = plan::build(spec, &facts, request)?;
@@ -151,10 +169,19 @@ pub fn run(
             shown(&inside)
         ),
     })?;
-    let file = std::path::absolute(file).map_err(step("the specification's path"))?;
-    out_of_reach(&file, &plan)
-        .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
+    if let Some(file) = file {
+        let file = std::path::absolute(file).map_err(step("the specification's path"))?;
+        out_of_reach(&file, &plan)
+            .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
+    }
+    let mut environment = plan.environment.clone();
+    environment.extend(secrets::variables(&plan.handed)?);
+    let keys = secrets::keys(&plan.handed, &facts.environment, caller)?.pipe()?;
     sys::survive_size_limit();
+    let surface = &plan.kernel;
+    let (groups, doors) = Groups::new(&surface.groups, surface.group_tasks, surface.group_memory)
+        .map_err(step("the control group of `limits`"))?;
+    let scratch = plan.tmp.as_deref().map(Scratch::new).transpose()?;
     prepare::create(&plan.create)?;
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
@@ -169,6 +196,11 @@ pub fn run(
     // whose processes /proc does not show.
     let own_processes = !spec.nested_userns;
     namespace::enter(own_processes).map_err(told)?;
+    if keys.is_some() {
+        // The ids of the namespace are set, which only a dumpable process may do.
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+            .map_err(step("the launcher cannot be closed to others"))?;
+    }
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
     namespace::mask(&plan.mounts).map_err(told)?;
     // Root may have entered it by a privilege that the inside does not have.
@@ -185,6 +217,7 @@ pub fn run(
         ));
     }
     let marker = text_file("marker", plan.marker.as_bytes())?;
+    let environment = text_file("environment", &handover::text(&environment))?;
     let (status, status_theirs) = sys::credential_pair().map_err(step("no socket can be made"))?;
     let (words, words_theirs) = pipe()?;
     let errors = rustix::io::dup(io::stderr().as_fd()).map_err(step("standard error"))?;
@@ -197,19 +230,29 @@ pub fn run(
         arguments.push(0);
     }
     let arguments = text_file("arguments", &arguments)?;
-    // Beyond this line they are bubblewrap's, which closes all but the last stage's two.
-    for fd in [&marker, &status_theirs, &errors, &arguments] {
+    let filter = seccomp::program(seccomp::Machine::HERE, plan.kernel.allow);
+    let filter = text_file("filter", &filter)?;
+    // Beyond this line they are bubblewrap's, which closes all but the last stage's.
+    let handed = [&marker, &status_theirs, &errors, &environment, &arguments, &filter];
+    for fd in handed.into_iter().chain(&keys) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
     }
-    let orders = Orders { status: status_theirs.as_raw_fd(), errors: errors.as_raw_fd() };
+    let orders = Orders {
+        status: status_theirs.as_raw_fd(),
+        errors: errors.as_raw_fd(),
+        resources: plan.kernel.resources,
+        environment: environment.as_raw_fd(),
+        secrets: keys.as_ref().map(AsRawFd::as_raw_fd),
+    };
     let orders = serde_json::to_string(&orders).map_err(step("the orders"))?;
     let mut command = Command::new(&bwrap);
     command
         .env_clear()
-        .envs(plan.environment.iter().map(|(name, value)| (name, value)))
         .arg("--args")
         .arg(arguments.as_raw_fd().to_string())
+        .arg("--seccomp")
+        .arg(filter.as_raw_fd().to_string())
         .arg("--")
         .args([INNER, "inner"])
         .arg(orders)
@@ -217,6 +260,10 @@ pub fn run(
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
+    sys::group::enter_at_start(&mut command, doors);
+    if plan.kernel.scoped {
+        landlock::confine(&mut command).map_err(step("Landlock's scopes"))?;
+    }
     let mut companions: Vec<Box<dyn Companion>> = Vec::new();
     companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
     companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
@@ -229,18 +276,22 @@ pub fn run(
         }
         Some(libc::E2BIG) => LaunchError::Unusable {
             path: bwrap.clone(),
-            because: "the program's arguments and environment are too large".into(),
+            because: "the program's arguments are too large".into(),
         },
         _ => LaunchError::Unusable { path: bwrap.clone(), because: error.to_string() },
     })?;
     drop(command);
-    drop((marker, status_theirs, errors, arguments));
+    drop((marker, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
     let outcome = supervise(&child, &pipes, &mut companions);
     terminal.put_back();
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
+    let left = companions.iter_mut().filter_map(|companion| companion.end().err()).next();
     drop(companions);
-    if let Some(sentence) = outcome.ended {
+    drop(groups);
+    // Nothing lives inside any more.
+    drop(scratch);
+    if let Some(sentence) = left.or(outcome.ended) {
         return Err(LaunchError::Ended(sentence));
     }
     if let Some(input) = input {
@@ -310,7 +361,10 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
-        let decides = plan.mounts.iter().rfind(|mount| place.starts_with(&mount.destination));
+        let decides = plan
+            .mounts
+            .iter()
+            .rfind(|mount| mount.kind != Kind::Pin && place.starts_with(&mount.destination));
         if let Some(mount) = decides.filter(|mount| mount.kind == Kind::Writable) {
             return Err(mount.destination.clone());
         }
@@ -355,6 +409,7 @@ pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
         Kind::ReadOnly => vec![word("--ro-bind"), to(), to()],
         Kind::ReadOnlyFrom(source) => vec![word("--ro-bind"), source.clone().into(), to()],
         Kind::Writable => vec![word("--bind"), to(), to()],
+        Kind::WritableFrom(source) => vec![word("--bind"), source.clone().into(), to()],
         Kind::Tmpfs { mode, size } => vec![
             word("--perms"),
             format!("{mode:04o}").into(),
@@ -373,7 +428,15 @@ pub(super) fn words_of(mount: &Mount, marker: i32) -> Vec<OsString> {
             vec![word("--perms"), word("0444"), word("--file"), marker.to_string().into(), to()]
         }
         Kind::Seal => vec![word("--remount-ro"), to()],
-        Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory => Vec::new(),
+        // In place before bubblewrap starts, or waited for.
+        Kind::Protect
+        | Kind::Pin
+        | Kind::MaskFile
+        | Kind::MaskDirectory
+        | Kind::EmptyFile
+        | Kind::EmptyDirectory
+        | Kind::Forbidden
+        | Kind::Worktrees => Vec::new(),
     }
 }
 

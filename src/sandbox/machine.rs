@@ -78,14 +78,19 @@ impl Version {
     }
 }
 
-/// Looks at the machine. Nothing is started and nothing is changed.
-pub fn probe(environment: &[(OsString, OsString)]) -> Machine {
+/// Looks at the machine. Nothing is started and nothing is changed. `bwrap` names a bubblewrap
+/// instead of the one on `PATH`.
+pub fn probe(environment: &[(OsString, OsString)], bwrap: Option<&Path>) -> Machine {
     let number = |name: &str| diagnose::switch(name).and_then(|text| text.parse::<u64>().ok());
     let flag = |name: &str| number(name).map(|number| number != 0);
     Machine {
         uid: rustix::process::geteuid().as_raw(),
         kernel: diagnose::switch("kernel/osrelease"),
-        bubblewrap: facts::on_path(OsStr::new("bwrap"), environment).map(bubblewrap),
+        bubblewrap: bwrap
+            .map(Path::to_path_buf)
+            .or_else(|| facts::on_path(OsStr::new("bwrap"), environment))
+            .filter(|path| path.is_file())
+            .map(bubblewrap),
         max_user_namespaces: number("user/max_user_namespaces"),
         unprivileged_clone: flag("kernel/unprivileged_userns_clone"),
         apparmor_restricts: flag("kernel/apparmor_restrict_unprivileged_userns"),
@@ -198,7 +203,7 @@ mod tests {
     #[test]
     fn this_machine_can_be_looked_at() {
         let path = vec![("PATH".into(), "/nonexistent".into())];
-        let machine = probe(&path);
+        let machine = probe(&path, None);
         assert_eq!(machine.bubblewrap, None);
         assert!(Version::read(machine.kernel.as_deref().unwrap()).is_some());
     }

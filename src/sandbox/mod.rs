@@ -9,24 +9,27 @@ pub mod command;
 pub mod doctor;
 pub mod explain;
 pub mod facts;
+pub mod git;
 pub mod launch;
 pub mod machine;
 pub mod plan;
+pub mod sockets;
 pub mod spec;
 
 mod diagnose;
-mod git;
+mod handover;
 mod inner;
 mod landlock;
 mod limits;
 mod mountinfo;
 mod namespace;
 mod ports;
+mod preflight;
 mod prepare;
 mod report;
+mod scratch;
 mod seccomp;
 mod secrets;
-mod sockets;
 mod supervise;
 mod sys;
 mod terminal;
@@ -38,6 +41,9 @@ pub const MARKER: &str = "/run/kli/sandbox.json";
 
 /// Where the launcher's own executable is bound: the last stage, process 1 of the jail.
 pub const INNER: &str = "/run/kli/inner";
+
+/// Where the empty file and the empty directory are that masks show while the jail runs.
+pub(crate) const MASKS: &str = "/run/kli/masks";
 
 /// The exit code of every failure of the launcher itself. Nothing was started then.
 pub const FAILED: u8 = 125;

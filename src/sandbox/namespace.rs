@@ -8,19 +8,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, CWD, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Access, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    mount_change, mount_remount, move_mount, open_tree, unmount,
-};
+use rustix::mount::{MountPropagationFlags, OpenTreeFlags, mount_change, open_tree};
 
-use super::plan::{Kind, Mount, shown};
+use super::plan::{Mount, shown};
 use super::sys;
+
+pub(super) mod hold;
 
 /// Why the own namespace or a mask could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -37,11 +34,13 @@ pub enum NamespaceError {
     /// The file system that the masks are made of.
     #[error("the masks cannot be made: {0}")]
     Source(#[source] Errno),
-    /// One mask.
-    #[error("`{}` cannot be hidden: {source}", shown(path))]
-    Mask {
-        /// The denied path.
+    /// One held mount.
+    #[error("`{}` cannot be {verb}: {source}", shown(path))]
+    Hold {
+        /// The path.
         path: PathBuf,
+        /// What it shall be.
+        verb: &'static str,
         /// What the kernel said.
         #[source]
         source: Errno,
@@ -121,101 +120,7 @@ pub(super) fn copy_offset(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the masks in place.
+/// Makes the held mounts, masks among them.
 pub(super) fn mask(mounts: &[Mount]) -> Result<(), NamespaceError> {
-    if !mounts.iter().any(|mount| mount.kind.is_mask()) {
-        return Ok(());
-    }
-    let source = Source::new().map_err(NamespaceError::Source)?;
-    let mut done = Ok(());
-    for mount in mounts.iter().filter(|mount| mount.kind.is_mask()) {
-        done = source
-            .cover(&mount.destination, mount.kind == Kind::MaskDirectory)
-            .map_err(|source| NamespaceError::Mask { path: mount.destination.clone(), source });
-        if done.is_err() {
-            break;
-        }
-    }
-    source.detach().map_err(NamespaceError::Source)?;
-    done
-}
-
-/// A read-only file system with one empty file and one empty directory, which all masks show.
-struct Source {
-    root: OwnedFd,
-}
-
-const FILE: &str = "file";
-const DIRECTORY: &str = "directory";
-
-impl Source {
-    fn new() -> Result<Self, Errno> {
-        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&context, "mode", "0755")?;
-        fsconfig_set_string(&context, "size", "4096")?;
-        fsconfig_create(&context)?;
-        let root = fsmount(
-            &context,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::MOUNT_ATTR_NOSUID
-                | MountAttrFlags::MOUNT_ATTR_NODEV
-                | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-        )?;
-        let file = rustix::fs::openat(
-            &root,
-            FILE,
-            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?;
-        rustix::fs::mkdirat(&root, DIRECTORY, Mode::from_raw_mode(0o555))?;
-        drop(file);
-        // Older kernels clone only what is attached. It lies over `/` for a moment, where no look-up
-        // of this process passes, since its root is the directory below.
-        move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        let source = Self { root };
-        mount_remount(
-            source.name(),
-            MountFlags::BIND
-                | MountFlags::RDONLY
-                | MountFlags::NOSUID
-                | MountFlags::NODEV
-                | MountFlags::NOEXEC,
-            "",
-        )?;
-        Ok(source)
-    }
-
-    fn name(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.root.as_raw_fd().to_string())
-    }
-
-    fn detach(self) -> Result<(), Errno> {
-        unmount(self.name(), UnmountFlags::DETACH)
-    }
-
-    fn cover(&self, path: &Path, directory: bool) -> Result<(), Errno> {
-        let mut flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if directory {
-            flags |= OFlags::DIRECTORY;
-        }
-        let target = match rustix::fs::open(path.as_os_str().as_bytes(), flags, Mode::empty()) {
-            Ok(target) => target,
-            // Gone since the plan, or out of reach of these ids, which the inside has too.
-            Err(Errno::NOENT | Errno::ACCESS) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let mask = open_tree(
-            &self.root,
-            if directory { DIRECTORY } else { FILE },
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-        )?;
-        move_mount(
-            &mask,
-            "",
-            &target,
-            "",
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
-        )
-    }
+    hold::all(mounts)
 }

@@ -13,13 +13,18 @@ use serde::Serialize;
 
 use super::facts::{Facts, Found, Writable};
 use super::spec::{EnvPattern, Spec};
-use super::{INNER, MARKER};
+use super::{INNER, MARKER, MASKS};
 
 mod environment;
+mod held;
+pub mod kernel;
+mod sockets;
+mod tmp;
 mod workspace;
 mod writable;
 
-pub use environment::SESSION_VARIABLES;
+pub use environment::{Handed, SESSION_VARIABLES};
+pub(super) use tmp::INNER as TMP_INNER;
 pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
 
 /// What one start asks for besides the specification. It can only narrow.
@@ -44,6 +49,8 @@ pub struct Plan {
     pub network: bool,
     /// Whether bubblewrap forbids further user namespaces inside.
     pub disable_userns: bool,
+    /// What the kernel refuses to the inside besides mounts.
+    pub kernel: kernel::Surface,
     /// The physical workspace, the current directory inside.
     pub workspace: PathBuf,
     /// Directories to create on the host before the start, outermost first.
@@ -54,8 +61,12 @@ pub struct Plan {
     pub awaited: Vec<Mount>,
     /// TCP ports of the host's loopback that are reachable inside.
     pub ports: Vec<u16>,
-    /// The whole environment of the inside.
+    /// The whole environment of the inside, but for what `handed` names.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables and keys whose values come to it at the start.
+    pub handed: Handed,
+    /// The directory of this run on disk that is `/tmp` inside; made at the start.
+    pub tmp: Option<PathBuf>,
     /// The names that were taken out of it, each with its reason.
     pub removed: Vec<(OsString, &'static str)>,
     /// The names that were given another value.
@@ -95,6 +106,8 @@ pub enum Kind {
     ReadOnlyFrom(PathBuf),
     /// The same path of the host, writable.
     Writable,
+    /// Another path of the host, writable.
+    WritableFrom(PathBuf),
     /// An empty file system in memory.
     Tmpfs {
         /// Permission bits of its root.
@@ -126,6 +139,15 @@ pub enum Kind {
     MaskFile,
     /// An empty read-only directory over what is there.
     MaskDirectory,
+    /// Only awaited: an empty read-only file that stands there for the time of the run.
+    EmptyFile,
+    /// Only awaited: an empty read-only directory that stands there for the time of the run.
+    EmptyDirectory,
+    /// Only awaited: what may not appear; the run ends.
+    Forbidden,
+    /// Only awaited: a directory of linked worktrees, of which a new one may only point to its own
+    /// repository.
+    Worktrees,
 }
 
 impl Kind {
@@ -138,6 +160,19 @@ impl Kind {
     /// back.
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Protect | Self::Pin) || self.is_mask()
+    }
+
+    /// Whether it is a mount that others lie in.
+    pub(super) fn is_tree(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadOnly
+                | Self::ReadOnlyFrom(_)
+                | Self::Writable
+                | Self::Tmpfs { .. }
+                | Self::Dev
+                | Self::Proc
+        )
     }
 
     /// Whether it shows something of the host at its own path.
@@ -173,6 +208,26 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// A file of `envFiles` or `secrets` that cannot be read.
+    #[error("`{key}`: `{}`: `{}`: {because}", printable(name), printable(path))]
+    Given {
+        /// The key of the specification.
+        key: &'static str,
+        /// The name of the variable or key.
+        name: String,
+        /// As it was written.
+        path: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// No place for a `/tmp` on disk.
+    #[error("`tmp`: `{}` cannot hold it: {because}", printable(path))]
+    Tmp {
+        /// The directory around it.
+        path: String,
+        /// Why, with the repair.
+        because: String,
+    },
     /// kli's configuration directory cannot be kept read-only.
     #[error("kli's configuration `{}` cannot be kept read-only: {because}", shown(path))]
     Config {
@@ -181,6 +236,17 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// A path of `allowSockets` that cannot be allowed.
+    #[error("{}", sockets::refusal(wish, because))]
+    Socket {
+        /// As it was written.
+        wish: String,
+        /// Why, with the repair.
+        because: String,
+    },
+    /// More ports than the relay takes.
+    #[error("`localPorts`: {0} ports are more than the 64 that can be handed through: name fewer")]
+    Ports(usize),
     /// Nothing can tell whether a denied path is there.
     #[error("`denyRead`: `{}` cannot be looked at: {because}", printable(wish))]
     Denied {
@@ -196,6 +262,9 @@ pub enum PlanError {
         printable(.0)
     )]
     Pattern(String),
+    /// A limit that cannot be kept (law 14).
+    #[error("`limits`: {0}")]
+    Limits(String),
     /// The launcher would be hidden by a mask.
     #[error(
         "the launcher `{}` lies inside the denied path `{}`: keep it elsewhere, or deny less",
@@ -255,11 +324,14 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         notes.push("no home is known, so there is no state directory".into());
     }
     let network = spec.network && !request.no_network;
+    let kernel = kernel::surface(spec, facts, network, &mut notes)?;
     let mut create = Vec::new();
-    let writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
+    let mut writable = writable::mounts(spec, facts, &masks, &mut create, &mut notes)?;
+    held::writable(spec, facts, &masks, &mut writable, &mut create, &mut notes);
     let runtime = environment::runtime_directory(facts);
 
     let mut mounts = base(spec, facts);
+    let tmp = tmp::place(facts, &masks, &writable, &mut mounts)?;
     mounts.extend(run(facts, network, &runtime));
     mounts.extend(shown_again(facts, &masks, &writable));
     mounts.extend(writable);
@@ -267,11 +339,18 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
     let config = writable::protected_config(facts, &masks, &mounts, &mut create)?;
     mounts.extend(config);
+    let reachable = sockets::allow(facts, &masks, &mut mounts, &mut notes)?;
+    let ports = sockets::ports(spec, network, &mut notes)?;
     mounts.extend([
         Mount {
             destination: "/run/kli".into(),
             kind: Kind::Directory { mode: 0o755 },
             reason: "the launcher's own place".into(),
+        },
+        Mount {
+            destination: MASKS.into(),
+            kind: Kind::Directory { mode: 0o755 },
+            reason: "what masks are made of while the jail runs".into(),
         },
         Mount {
             destination: INNER.into(),
@@ -289,32 +368,34 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "nothing is added to `/run` from inside".into(),
         },
     ]);
+    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &[], &mut notes);
+    let (held, awaited) = held::plan(spec, facts, &mounts, &masks);
     let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
-    let (environment, removed, corrected) =
-        environment::build(spec, facts, request, &mounts, &runtime);
-    let disable_userns = !(spec.nested_userns && facts.sysctl_read_only);
-    if !disable_userns {
-        notes.push(
-            "`/proc/sys` is read-only here, so further user namespaces cannot be forbidden inside"
-                .into(),
-        );
-    }
+    let built = environment::build(spec, facts, request, &mounts, &runtime, &reachable)?;
+    // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
+    let disable_userns =
+        !(spec.allow_user_namespaces || spec.nested_userns && facts.sysctl_read_only);
     // In an order of their own, so that the order of the lists never shows.
     notes.sort();
     notes.dedup();
-    let marker = marker(network, facts, &mounts, visible.len(), &removed);
+    let marker = marker(network, &kernel, facts, &mounts, visible.len(), &built.removed);
+    mounts.extend(held);
     mounts.extend(visible);
+    mounts.extend(sockets);
     Ok(Plan {
         network,
         disable_userns,
+        kernel,
         workspace: facts.workspace.clone(),
         create,
         mounts,
-        awaited: Vec::new(),
-        ports: Vec::new(),
-        environment,
-        removed,
-        corrected,
+        awaited,
+        ports,
+        environment: built.environment,
+        handed: built.handed,
+        tmp,
+        removed: built.removed,
+        corrected: built.corrected,
         notes,
         marker,
     })
@@ -404,6 +485,15 @@ fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     masks.iter().find(|mask| path.starts_with(&mask.destination))
 }
 
+/// The most of a file system in memory that is only there to be empty, in bytes.
+const SMALL: u64 = 16 << 20;
+
+/// A part of the memory, in bytes; all file systems in memory together have a quarter (law 14). Never
+/// nothing, which would mean without a bound (tmpfs(5)).
+fn share(facts: &Facts, part: u64) -> u64 {
+    (facts.memory / part).max(4096)
+}
+
 /// The trees that are there in every jail.
 fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
     let mount = |destination: &str, kind, reason: &str| Mount {
@@ -411,14 +501,12 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
         kind,
         reason: reason.into(),
     };
-    // All of them together stay below a quarter of the memory.
-    let share = |part: u64| (facts.memory / part).max(16 << 20);
     let mut mounts = vec![
         mount("/", Kind::ReadOnly, "the machine, read-only"),
         mount("/dev", Kind::Dev, "a minimal /dev"),
         mount(
             "/dev/shm",
-            Kind::Tmpfs { mode: 0o1777, size: share(16) },
+            Kind::Tmpfs { mode: 0o1777, size: share(facts, 16) },
             "shared memory of the inside's own",
         ),
         mount("/dev", Kind::Seal, "nothing is added to /dev from inside"),
@@ -441,9 +529,17 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
             reason: "user 0 could steer the kernel through it".into(),
         }));
     }
+    // A `/proc` with something over it forbids another one in a namespace further in.
+    if !spec.allow_user_namespaces {
+        mounts.extend(facts.key_lists.iter().map(|path| Mount {
+            destination: path.clone(),
+            kind: Kind::ReadOnlyFrom("/dev/null".into()),
+            reason: "it lists the user's keys, also those of other sessions".into(),
+        }));
+    }
     mounts.push(mount(
         "/tmp",
-        Kind::Tmpfs { mode: 0o1777, size: share(8) },
+        Kind::Tmpfs { mode: 0o1777, size: share(facts, 8) },
         "a private /tmp: the host's holds other programs' sockets and files",
     ));
     mounts
@@ -453,7 +549,7 @@ fn base(spec: &Spec, facts: &Facts) -> Vec<Mount> {
 fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
     let mut mounts = vec![Mount {
         destination: "/run".into(),
-        kind: Kind::Tmpfs { mode: 0o755, size: 16 << 20 },
+        kind: Kind::Tmpfs { mode: 0o755, size: share(facts, 64).min(SMALL) },
         reason: "an empty /run: the host's holds the sockets of its services".into(),
     }];
     for entry in &facts.run {
@@ -469,7 +565,7 @@ fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
     }
     mounts.push(Mount {
         destination: runtime.to_path_buf(),
-        kind: Kind::Tmpfs { mode: 0o700, size: (facts.memory / 32).max(16 << 20) },
+        kind: Kind::Tmpfs { mode: 0o700, size: share(facts, 32) },
         reason: "a runtime directory of the inside's own".into(),
     });
     // Elsewhere the caller's runtime directory would still be seen.
@@ -480,7 +576,7 @@ fn run(facts: &Facts, network: bool, runtime: &Path) -> Vec<Mount> {
     {
         mounts.push(Mount {
             destination: outer.clone(),
-            kind: Kind::Tmpfs { mode: 0o700, size: 16 << 20 },
+            kind: Kind::Tmpfs { mode: 0o700, size: share(facts, 64).min(SMALL) },
             reason: "the host's runtime directory: it holds the sockets of the session".into(),
         });
     }
@@ -548,6 +644,10 @@ fn is_visible(mounts: &[Mount], mask: &Mount) -> bool {
 struct Marker {
     version: u64,
     network: bool,
+    abstract_sockets: &'static str,
+    signals_scoped: bool,
+    user_namespaces: bool,
+    limits: Vec<String>,
     workspace: String,
     writable_paths: Vec<String>,
     hidden_paths: usize,
@@ -556,6 +656,7 @@ struct Marker {
 
 fn marker(
     network: bool,
+    kernel: &kernel::Surface,
     facts: &Facts,
     mounts: &[Mount],
     hidden: usize,
@@ -564,6 +665,10 @@ fn marker(
     let marker = Marker {
         version: super::spec::VERSION,
         network,
+        abstract_sockets: kernel.abstract_sockets.word(),
+        signals_scoped: kernel.scoped,
+        user_namespaces: kernel.allow.user_namespaces,
+        limits: kernel.bounds(),
         workspace: facts.workspace.to_string_lossy().into_owned(),
         writable_paths: mounts
             .iter()

@@ -27,12 +27,21 @@ pub struct PrepareError {
 pub(super) fn create(directories: &[Create]) -> Result<(), PrepareError> {
     for directory in directories {
         make(&directory.path, directory.missing)
+            .map(drop)
             .map_err(|source| PrepareError { path: directory.path.clone(), source })?;
     }
     Ok(())
 }
 
-fn make(path: &Path, missing: usize) -> Result<(), Errno> {
+/// Opens a directory by its physical path; a link on it is an error, not a way.
+///
+/// # Errors
+/// [`Errno::LOOP`] or [`Errno::NOTDIR`] where a symbolic link is.
+pub(super) fn held(path: &Path) -> Result<OwnedFd, Errno> {
+    make(path, 0)
+}
+
+fn make(path: &Path, missing: usize) -> Result<OwnedFd, Errno> {
     let parts: Vec<Component<'_>> = path.components().collect();
     let there = parts.len().saturating_sub(missing);
     let handle = |at: &OwnedFd, part: &Component<'_>| {
@@ -50,5 +59,5 @@ fn make(path: &Path, missing: usize) -> Result<(), Errno> {
         }
         at = handle(&at, part)?;
     }
-    Ok(())
+    Ok(at)
 }

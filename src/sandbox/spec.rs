@@ -13,11 +13,13 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
 mod values;
+mod variables;
 
 pub use values::{
     Base, EnvPattern, Git, Limits, Quoted, SpecPath, Tmp, ValueError, VariableName, Xdg,
 };
 use values::{InWorkspace, Port, VariableValue, WritableEntry};
+pub(super) use variables::is_key_name;
 
 /// The largest specification that is read, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -373,9 +375,11 @@ impl<'de> Deserialize<'de> for Spec {
                         }
                         "secrets" => {
                             spec.secrets = value::<_, Pairs<SpecPath>>(&mut map, &key)?.0;
+                            variables::check_keys(&key, spec.secrets.keys())?;
                         }
                         "secretEnv" => {
                             spec.secret_env = value::<_, List<VariableName>>(&mut map, &key)?.0;
+                            variables::check_keys(&key, &spec.secret_env)?;
                         }
                         "allowUserNamespaces" => {
                             spec.allow_user_namespaces = value(&mut map, &key)?;
@@ -386,6 +390,7 @@ impl<'de> Deserialize<'de> for Spec {
                     }
                     seen.push(key);
                 }
+                variables::check(&spec).map_err(de::Error::custom)?;
                 Ok(spec)
             }
         }

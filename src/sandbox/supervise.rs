@@ -34,6 +34,14 @@ pub(super) trait Companion {
     /// # Errors
     /// The sentence for which the run ends, everything inside is killed then.
     fn attend(&mut self) -> Result<(), String>;
+
+    /// Clears up when nothing inside lives any more.
+    ///
+    /// # Errors
+    /// The sentence for which the run counts as failed.
+    fn end(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// How a jail ended.

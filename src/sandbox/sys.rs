@@ -3,6 +3,10 @@
 
 #![expect(unsafe_code, reason = "signals, unshare and the steps between fork and exec need libc")]
 
+pub(super) mod group;
+pub(super) mod keyring;
+pub(super) mod landlock;
+
 use std::ffi::{CStr, CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -10,6 +14,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+
+mod handover;
+pub(super) mod network;
+pub(super) mod watch;
+
+pub(super) use handover::{place, search_in};
 
 /// The signals that are forwarded to the inside.
 pub(super) const FORWARDED: [i32; 5] =
@@ -249,12 +259,14 @@ pub(super) fn writer(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     }
 }
 
-/// Starts a program, found on `PATH` when its name has no slash, in a process group of its own and
+/// Starts a program with this environment, found on its `PATH` when its name has no slash, in a process group of its own and
 /// with no signal blocked, and returns its number. Unlike `Command` it can say so without a copy of
 /// this process between fork and exec.
-pub(super) fn spawn(words: &[OsString]) -> io::Result<i32> {
-    unsafe extern "C" {
-        static environ: *const *mut libc::c_char;
+pub(super) fn spawn(words: &[OsString], environment: &[CString]) -> io::Result<i32> {
+    if let Some(path) =
+        environment.iter().find_map(|it| it.as_bytes_with_nul().strip_prefix(b"PATH="))
+    {
+        search_in(CStr::from_bytes_with_nul(path).map_err(io::Error::other)?)?;
     }
     let words: Vec<CString> = words
         .iter()
@@ -263,13 +275,16 @@ pub(super) fn spawn(words: &[OsString]) -> io::Result<i32> {
     let mut pointers: Vec<*mut libc::c_char> =
         words.iter().map(|word| word.as_ptr().cast_mut()).collect();
     pointers.push(std::ptr::null_mut());
+    let mut variables: Vec<*mut libc::c_char> =
+        environment.iter().map(|variable| variable.as_ptr().cast_mut()).collect();
+    variables.push(std::ptr::null_mut());
     let program = words.first().ok_or(io::ErrorKind::InvalidInput)?;
     let none = set_of(&[]);
     let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETPGROUP;
     let flags = libc::c_short::try_from(flags).map_err(io::Error::other)?;
     let mut pid = 0;
     // SAFETY: the attributes are initialised before use and destroyed once; the pointers outlive
-    // the call; the environment is not changed by this process.
+    // the call.
     let failed = unsafe {
         let mut attributes = std::mem::zeroed();
         libc::posix_spawnattr_init(&raw mut attributes);
@@ -282,7 +297,7 @@ pub(super) fn spawn(words: &[OsString]) -> io::Result<i32> {
             std::ptr::null(),
             &raw const attributes,
             pointers.as_ptr(),
-            environ,
+            variables.as_ptr(),
         );
         libc::posix_spawnattr_destroy(&raw mut attributes);
         failed

@@ -38,7 +38,7 @@ fn check_and_run_give_the_same_verdict_with_key_and_position() {
             (r#"{"denyRead":["/"]}"#, vec!["`/` cannot be in this list", "hide the whole machine"]),
             (r#"{"writablePaths":["/"]}"#, vec!["the whole machine writable"]),
             (r#"{"denyEnv":["A=B"]}"#, vec!["`A=B` is no variable name"]),
-            (r#"{"denyEnv":["*"]}"#, vec!["would remove every variable"]),
+            (r#"{"denyEnv":["*"]}"#, vec!["would name every variable"]),
             (r#"{"network":true,"network":false}"#, vec!["`network` is there twice"]),
             ("{} {}", vec!["trailing"]),
         ] {

@@ -47,7 +47,7 @@ pub(super) fn checks(here: &Here<'_>, runtime: &Runtime) -> Outcome {
     }
     let variables: Vec<(OsString, OsString)> =
         here.environment.vars().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let machine = machine::probe(&variables);
+    let machine = machine::probe(&variables, None);
     let launcher = find(here);
     let mut findings = vec![match &launcher {
         Launcher::Found(path) => {

@@ -52,7 +52,7 @@ fn denied(path: &str) -> Denied {
     Denied { wish: path.into(), spelled: path.into(), found }
 }
 
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     Facts {
         uid: 1000,
         workspace: WORKSPACE.into(),
@@ -65,11 +65,18 @@ fn facts() -> Facts {
         config: Some(there("/h/me/.config/kli")),
         run: Vec::new(),
         runtime: None,
+        sockets: super::super::sockets::Sockets::default(),
         launcher: "/usr/bin/kli-sandbox".into(),
         program: Some("/usr/bin/kli".into()),
+        protected: Vec::new(),
+        git: None,
         kernel_files: Vec::new(),
+        key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,
+        given: Default::default(),
         memory: 8 << 30,
+        landlock: Some(7),
+        means: crate::sandbox::limits::Means::default(),
     }
 }
 
@@ -88,7 +95,7 @@ fn seen<'a>(plan: &'a Plan, path: &str) -> &'a Kind {
 /// How much a mount gives of the host.
 fn rights(kind: &Kind) -> u8 {
     match kind {
-        Kind::Writable => 2,
+        Kind::Writable | Kind::WritableFrom(_) => 2,
         Kind::ReadOnly | Kind::ReadOnlyFrom(_) => 1,
         _ => 0,
     }
@@ -181,6 +188,44 @@ proptest! {
         for name in &names {
             let kept = plan.environment.iter().any(|(known, _)| known == name.as_str());
             prop_assert_eq!(kept, !pattern.matches(name.as_bytes()), "{}", name);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_socket_is_seen_but_an_allowed_one(
+        lists in lists(),
+        found in prop::collection::vec((any::<Index>(), "[a-c]"), 0..6),
+        allow in prop::collection::vec((any::<Index>(), "[a-c]"), 0..3),
+    ) {
+        let mut facts = facts_of(&lists);
+        let socket = |(index, name): &(Index, String)| {
+            PathBuf::from(format!("{}/{name}.sock", place(*index)))
+        };
+        facts.sockets.found = found.iter().map(socket).collect();
+        facts.sockets.found.sort();
+        facts.sockets.allowed = allow
+            .iter()
+            .map(|it| super::super::sockets::Allowed {
+                path: there(socket(it).to_str().unwrap()),
+                targets: Vec::new(),
+                state: super::super::sockets::State::There,
+            })
+            .collect();
+        let plan = plan(&facts);
+        let is_allowed = |path: &Path| {
+            facts.sockets.allowed.iter().any(|allowed| allowed.path.physical == path)
+        };
+        for path in &facts.sockets.found {
+            if !is_allowed(path) {
+                prop_assert_eq!(rights(seen(&plan, path.to_str().unwrap())), 0, "{:?}", path);
+            }
+        }
+        for allowed in &facts.sockets.allowed {
+            let path = allowed.path.physical.to_str().unwrap();
+            let denied = facts.denied.iter().any(|it| Path::new(path).starts_with(&it.spelled));
+            prop_assert_eq!(rights(seen(&plan, path)) > 0, !denied, "{}", path);
         }
     }
 }
@@ -306,6 +351,6 @@ fn a_variable_goes_with_what_it_points_at() {
     };
     let plan = plan(&facts);
     let kept = names(&plan.environment);
-    let expected = ["XDG_CONFIG_HOME", "INSIDE", "FAR", "WORD", "DISPLAY", "TMPDIR", "PWD"];
+    let expected = ["DISPLAY", "FAR", "INSIDE", "PWD", "TMPDIR", "WORD", "XDG_CONFIG_HOME"];
     assert_eq!(kept, expected);
 }

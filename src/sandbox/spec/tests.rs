@@ -146,3 +146,132 @@ proptest! {
         prop_assert_eq!(&spec.deny_read[0].rest, &name);
     }
 }
+
+/// The sentence for which a text is refused, without the place.
+fn refusal(text: &str) -> String {
+    let error = parse(text.as_bytes()).unwrap_err().to_string();
+    error.split_once(": ").unwrap().1.to_owned()
+}
+
+#[test]
+fn what_one_key_sets_another_may_not_remove() {
+    for (text, sentence) in [
+        (
+            r#"{"env":{"A_B":"x"},"denyEnv":["A_*"]}"#,
+            "`env` sets `A_B` and `denyEnv` removes it: take it out of one of them",
+        ),
+        (
+            r#"{"denyEnv":["A"],"envFiles":{"A":"/a"}}"#,
+            "`envFiles` sets `A` and `denyEnv` removes it: take it out of one of them",
+        ),
+        (
+            r#"{"env":{"A":"x"},"envFiles":{"A":"/a"}}"#,
+            "`env` and `envFiles` both set `A`: take it out of one of them",
+        ),
+        (
+            r#"{"env":{"A":"x"},"secretEnv":["A"]}"#,
+            "`env` sets `A` for every program inside and `secretEnv` keeps it from them: take it out \
+             of one of them",
+        ),
+        (
+            r#"{"envFiles":{"A":"/a"},"secrets":{"A":"/a"}}"#,
+            "`envFiles` sets `A` for every program inside and `secrets` keeps it from them: take it \
+             out of one of them",
+        ),
+        (
+            r#"{"env":{"KLI_SECRETS_FD":"9"}}"#,
+            "`env`: `KLI_SECRETS_FD` is the launcher's own: take it out",
+        ),
+        (
+            r#"{"secretEnv":["KLI_SECRETS_FD"]}"#,
+            "`secretEnv`: `KLI_SECRETS_FD` is the launcher's own: take it out",
+        ),
+        (
+            r#"{"secretEnv":["A-B"]}"#,
+            "`secretEnv`: `A-B` is no name of a key: it may only have letters, digits and `_`, and \
+             no digit first",
+        ),
+    ] {
+        assert_eq!(refusal(text), sentence, "{text}");
+    }
+    // What is no contradiction: a file for a key whose variable is moved or removed, too.
+    for text in [
+        r#"{"secrets":{"A":"/a"},"secretEnv":["A"]}"#,
+        r#"{"secrets":{"A":"/a"},"denyEnv":["A"]}"#,
+        r#"{"secretEnv":["A"],"denyEnv":["A"]}"#,
+        r#"{"passEnv":["A*"],"denyEnv":["AB"],"env":{"AC":"x"}}"#,
+    ] {
+        assert!(parse(text.as_bytes()).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn values_outside_a_key_s_range_are_refused_with_the_key() {
+    for (text, sentence) in [
+        (
+            r#"{"git":"readonly"}"#,
+            "`git`: `readonly` is not known, write one of `commit`, `read-only`, `unprotected`",
+        ),
+        (r#"{"tmp":"disk"}"#, "`tmp`: `disk` is not known, write one of `private`, `host-subdir`"),
+        (r#"{"localPorts":[0]}"#, "`localPorts`: 0 is no TCP port: write a number from 1 to 65535"),
+        (
+            r#"{"localPorts":[65536]}"#,
+            "`localPorts`: 65536 is no TCP port: write a number from 1 to 65535",
+        ),
+        (
+            r#"{"limits":{"task":1}}"#,
+            "`limits`: unknown key `task`, the keys are `tasks`, `memory`, `fileSize`",
+        ),
+        (
+            r#"{"writablePaths":["@cargoo"]}"#,
+            "`writablePaths`: `@cargoo` names no caches: `@cargo`, `@go`, `@nix`, `@npm`, `@pip` and `@uv` are known; a directory of that name is `./@…`",
+        ),
+        (r#"{"protect":["../x"]}"#, "`protect`: `./../x` contains `..`: write the path without it"),
+        (
+            r#"{"protect":["/etc/x"]}"#,
+            "`protect`: `/etc/x` is not in the workspace: write a name in it, such as `.envrc` or `sub/file`",
+        ),
+        (
+            r#"{"env":{"A=B":"x"}}"#,
+            "`env`: `A=B` is no variable name: it may not be empty or contain `=`, `*` or NUL",
+        ),
+        (r#"{"env":{"A":"x","A":"y"}}"#, "`env`: the variable `A` is there twice"),
+        (
+            r#"{"secretEnv":["A*"]}"#,
+            "`secretEnv`: `A*` is no variable name: it may not be empty or contain `=`, `*` or NUL",
+        ),
+        (
+            r#"{"passEnv":["*"]}"#,
+            "`passEnv`: `*` would name every variable: name a prefix such as `AWS_*`, or take the key out",
+        ),
+    ] {
+        assert_eq!(refusal(text), sentence, "{text}");
+    }
+}
+
+#[test]
+fn caches_stand_for_their_directories_and_for_no_program() {
+    let names = ["@cargo", "@go", "@nix", "@npm", "@pip", "@uv"];
+    let text = serde_json::json!({ "writablePaths": names }).to_string();
+    let spec = parse(text.as_bytes()).unwrap();
+    let shown = |path: &SpecPath| format!("{} {:?} {}", path.text, path.base, path.rest);
+    let found: Vec<String> = spec.writable_paths.iter().map(shown).collect();
+    assert_eq!(
+        found,
+        [
+            "@cargo Home .cargo/registry",
+            "@cargo Home .cargo/git",
+            "@go Xdg(Cache) go-build",
+            "@go Home go/pkg",
+            "@nix Xdg(Cache) nix",
+            "@npm Home .npm/_cacache",
+            "@npm Home .npm/_logs",
+            "@pip Xdg(Cache) pip",
+            "@uv Xdg(Cache) uv",
+        ]
+    );
+    // Names on PATH and files that steer the next build.
+    for held in ["/bin", ".cargo/config", ".cargo/credentials", ".npmrc", "pip.conf", "go/bin"] {
+        assert!(!found.iter().any(|path| path.contains(held)), "{held}");
+    }
+}

@@ -119,7 +119,7 @@ pub enum ValueError {
     #[error("{0} is not in the workspace: write a name in it, such as `.envrc` or `sub/file`")]
     Outside(Quoted),
     /// A lone `*`.
-    #[error("`*` would remove every variable, PATH and HOME too: name a prefix such as `AWS_*`")]
+    #[error("`*` would name every variable: name a prefix such as `AWS_*`, or take the key out")]
     EveryVariable,
 }
 
@@ -297,7 +297,7 @@ const CACHES: [(&str, &[(Base, &str)]); 6] = [
     ("@cargo", &[(Base::Home, ".cargo/registry"), (Base::Home, ".cargo/git")]),
     ("@go", &[(Base::Xdg(Xdg::Cache), "go-build"), (Base::Home, "go/pkg")]),
     ("@nix", &[(Base::Xdg(Xdg::Cache), "nix")]),
-    ("@npm", &[(Base::Home, ".npm")]),
+    ("@npm", &[(Base::Home, ".npm/_cacache"), (Base::Home, ".npm/_logs")]),
     ("@pip", &[(Base::Xdg(Xdg::Cache), "pip")]),
     ("@uv", &[(Base::Xdg(Xdg::Cache), "uv")]),
 ];

@@ -239,6 +239,23 @@ let
   types = {
     bool = scalar "boolean" isBool;
     str = scalar "string" isString;
+    strMatching =
+      pattern:
+      scalar "string matching the pattern ${pattern}" (
+        value: isString value && builtins.match pattern value != null
+      );
+    enum =
+      values:
+      scalar "one of ${lib.concatMapStringsSep ", " toJSON values}" (value: elem value values);
+    port = scalar "16 bit unsigned integer; between 0 and 65535 (both inclusive)" (
+      value: isInt value && value >= 0 && value <= 65535
+    );
+    ints.positive = scalar "positive integer, meaning >0" (value: isInt value && value > 0);
+    either = left: right: {
+      description = "${left.description} or ${right.description}";
+      check = value: left.check value || right.check value;
+      merge = same;
+    };
     package = scalar "package" isDerivation;
     nullOr = type: {
       description = "null or ${type.description}";

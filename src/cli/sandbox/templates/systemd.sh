@@ -49,7 +49,7 @@ size=$(awk '/^MemTotal:/ { printf "%d", $2 * 1024 / 8; exit }' /proc/meminfo)
 unit=kli-recipe-$$-$(date +%s)
 words=$#
 set -- "$@" "$manager" --quiet --collect --wait --service-type=exec --unit="$unit" \
-  --property=PrivateUsers=yes --property=ProtectSystem=strict --property=NoNewPrivileges=yes \
+  --property=PrivateUsers=yes --property=ProtectSystem=strict --property=ProtectHome=read-only --property=NoNewPrivileges=yes \
   --property=CapabilityBoundingSet= --property=AmbientCapabilities= \
   --property=ProtectKernelTunables=yes --property=ProtectControlGroups=yes \
   --property=RestrictSUIDSGID=yes --property=LockPersonality=yes --property=PrivateIPC=yes \

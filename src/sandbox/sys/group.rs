@@ -1,0 +1,23 @@
+//! Entering a control group between fork and exec.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Lets `command` enter control groups before it executes its program; each door is the group's
+/// `cgroup.procs`, open for writing.
+pub(in crate::sandbox) fn enter_at_start(command: &mut Command, doors: Vec<OwnedFd>) {
+    // SAFETY: async-signal-safe calls only, no allocation.
+    let steps = move || unsafe {
+        for door in &doors {
+            // Zero stands for the writer, whatever its number is here (cgroups(7)).
+            if libc::write(door.as_raw_fd(), c"0".as_ptr().cast(), 1) != 1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: `steps` does nothing but async-signal-safe calls.
+    unsafe { command.pre_exec(steps) };
+}
