@@ -23,7 +23,7 @@ mod tmp;
 mod workspace;
 mod writable;
 
-pub use environment::{Handed, SESSION_VARIABLES};
+pub use environment::{ALWAYS, Handed, SESSION_VARIABLES};
 pub(super) use tmp::INNER as TMP_INNER;
 pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
 

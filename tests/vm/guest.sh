@@ -70,9 +70,11 @@ recipe() {
     [ $code = 0 ] && [ "$(grep -c '^ok ' "$script.out")" = 14 ] || bad "$label: assertions, exit $code"
     [ "$(cat "$place/made-inside" 2>/dev/null)" = written ] || bad "$label: what was written inside is not there"
     [ "$(cat "$place/.env")" = SECRET ] && [ "$(cat "$place/secret/key")" = SECRET ] || bad "$label: a secret was changed"
-    as "$user" KLI_PROGRAM=bash timeout 300 "$script" -c 'exit 42' >"$script.out" 2>&1
-    code=$?
-    [ $code = 42 ] && say '  ok exit code passes' || bad "$label: exit code $code: $(cat "$script.out")"
+    if [ $network = on ]; then
+      as "$user" KLI_PROGRAM=bash timeout 300 "$script" -c 'exit 42' >"$script.out" 2>&1
+      code=$?
+      [ $code = 42 ] && say '  ok exit code passes' || bad "$label: exit code $code: $(cat "$script.out")"
+    fi
     as "$user" timeout 300 "$script" -p go --model replay/x --profile autonomous --max-turns 9 >"$script.out" 2>&1
     code=$?
     if [ $code = 0 ] && grep -q '^The note is there.$' "$script.out" && [ "$(cat "$place/note.txt")" = 'from inside' ]; then

@@ -5,7 +5,7 @@ use crate::{
     config::names,
     sandbox::{
         facts::{KERNEL_FILES, RUN},
-        plan::{SENSITIVE, SESSION_VARIABLES, SOURCES, SYSTEM, TOPS, WIDE},
+        plan::{ALWAYS, SENSITIVE, SESSION_VARIABLES, SOURCES, SYSTEM, TOPS, WIDE},
         spec::{Base, Git, Spec, SpecPath, Tmp},
     },
 };
@@ -26,25 +26,10 @@ const SYSTEMD: &str = include_str!("templates/systemd.sh");
 /// What other tools than git keep that the host runs.
 pub(super) const OTHER_REPOSITORIES: [&str; 2] = [".hg/hgrc", ".jj/repo/config.toml"];
 
-/// What a program needs to run and to be read: kept where `passEnv` names others, and handed to a
-/// container or a unit.
-const MINIMUM: [&str; 12] = [
-    "COLORTERM",
-    "HOME",
-    "LANG",
-    "LOGNAME",
-    "NO_COLOR",
-    "PATH",
-    "PWD",
-    "SHELL",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-];
-
-/// Of them, what means the host's own places and accounts.
-const OF_THE_HOST: [&str; 6] = ["HOME", "LOGNAME", "PATH", "PWD", "SHELL", "USER"];
+/// What a container or a unit gets of the caller's: how the terminal and the language are.
+const HANDED: [&str; 5] = ["COLORTERM", "LANG", "NO_COLOR", "TERM", "TZ"];
+/// What a unit gets besides: the host is the same.
+const HANDED_TO_A_UNIT: [&str; 4] = ["LOGNAME", "PATH", "SHELL", "USER"];
 
 /// Returns the script of a kind.
 ///
@@ -399,13 +384,8 @@ fn environment(kind: RecipeKind, spec: &Spec) -> String {
         return text;
     }
     // Nothing of the caller's comes along by itself. Of a unit the host is the caller's own.
-    let of_a_unit = kind == RecipeKind::SystemdRun;
-    let mut handed: Vec<String> = MINIMUM
-        .iter()
-        .filter(|name| of_a_unit || !OF_THE_HOST.contains(name))
-        .filter(|name| !["HOME", "PWD", "TMPDIR"].contains(name))
-        .map(|name| quoted(name))
-        .collect();
+    let further: &[&str] = if kind == RecipeKind::SystemdRun { &HANDED_TO_A_UNIT } else { &[] };
+    let mut handed: Vec<String> = HANDED.iter().chain(further).map(|name| quoted(name)).collect();
     handed.push("'LC_'*".to_owned());
     match &spec.pass_env {
         Some(pass) => handed.extend(shell::variables(pass)),
@@ -453,12 +433,17 @@ fn denied(spec: &Spec) -> Vec<String> {
 }
 
 fn session() -> Vec<String> {
-    let further = ["DISPLAY", "TEMP", "TMP", names::KLI_SECRETS_FD];
+    let further = ["DISPLAY", "TEMP", "TMP"];
     SESSION_VARIABLES.iter().chain(&further).map(|name| quoted(name)).collect()
 }
 
+/// What `passEnv` keeps besides what it names.
 fn minimum() -> Vec<String> {
-    MINIMUM.iter().map(|name| quoted(name)).chain(["'LC_'*".into(), "'XDG_'*".into()]).collect()
+    let pattern = |name: &&str| match name.strip_suffix('*') {
+        Some(start) => format!("{}*", quoted(start)),
+        None => quoted(name),
+    };
+    ALWAYS.iter().map(pattern).collect()
 }
 
 fn hidden(kind: RecipeKind, spec: &Spec) -> Result<Vec<String>, CliError> {

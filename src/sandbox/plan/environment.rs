@@ -49,7 +49,7 @@ const KEPT: [&str; 6] = ["_", "HOME", "PATH", "PWD", "TMPDIR", "XDG_RUNTIME_DIR"
 
 /// What `passEnv` keeps besides what it names; a trailing `*` as there. Who the user is, where things
 /// are, how the terminal and the language are, and what TLS needs where there is no `/etc/ssl`.
-const ALWAYS: [&str; 28] = [
+pub const ALWAYS: [&str; 28] = [
     "COLORTERM",
     "HOME",
     "KLI_*",
