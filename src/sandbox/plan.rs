@@ -25,9 +25,10 @@ mod tmp;
 mod workspace;
 mod writable;
 
-pub use environment::Handed;
+pub use environment::{ALWAYS, Handed, SESSION_VARIABLES};
 pub use hidden::{Name, NameKind, Overlay, Rebind};
 pub(super) use tmp::INNER as TMP_INNER;
+pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
