@@ -252,11 +252,14 @@ fn a_repository_and_a_forged_marker_have_no_say() {
         world.file("home/.config/kli/settings.json", wide);
         let told = mounts(&explained(world).output().unwrap());
         assert!(!told.contains("the host's\n") && told.contains("loopback only"), "{told}");
-        let same = |text: &str| -> Vec<String> {
-            text.lines().filter(|line| !line.contains(".kli")).map(str::to_owned).collect()
-        };
-        // kli's configuration is there now, and what is protected is named; nothing else differs.
-        assert_eq!(same(&told).len(), same(&plain).len());
+        // What is protected is named now; what is writable and what is hidden is the same.
+        for word in ["  writable ", "secret"] {
+            let of = |text: &str| -> Vec<String> {
+                text.lines().filter(|line| line.contains(word)).map(str::to_owned).collect()
+            };
+            assert!(!of(&plain).is_empty(), "control: {word}");
+            assert_eq!(of(&told), of(&plain), "{word}");
+        }
         // A marker that says that a jail is there already.
         let script = "mount -t tmpfs none /run && mkdir /run/kli && \
                       echo '{\"version\":1,\"network\":true}' > /run/kli/sandbox.json && \
