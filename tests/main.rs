@@ -26,6 +26,7 @@ mod policy;
 mod project;
 mod repo;
 mod sandbox;
+mod screen;
 mod sessions;
 mod shell;
 mod tools;

@@ -3,9 +3,12 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod agent;
+mod caches;
 mod commands;
 mod environment;
 mod failure;
+mod git;
 mod hidden;
 mod kernel;
 mod life;
@@ -18,7 +21,9 @@ mod secrets;
 mod sockets;
 mod specification;
 mod steering;
+mod terminal;
 mod tmp;
 mod usability;
 mod view;
+mod watch;
 mod workspace;

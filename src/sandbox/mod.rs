@@ -10,8 +10,10 @@ pub mod doctor;
 pub mod explain;
 pub mod facts;
 pub mod git;
+pub mod glob;
 pub mod launch;
 pub mod machine;
+pub mod mountinfo;
 pub mod plan;
 pub mod sockets;
 pub mod spec;
@@ -21,11 +23,11 @@ mod handover;
 mod inner;
 mod landlock;
 mod limits;
-mod mountinfo;
 mod namespace;
 mod ports;
 mod preflight;
 mod prepare;
+mod processes;
 mod report;
 mod scratch;
 mod seccomp;
@@ -41,6 +43,9 @@ pub const MARKER: &str = "/run/kli/sandbox.json";
 
 /// Where the launcher's own executable is bound: the last stage, process 1 of the jail.
 pub const INNER: &str = "/run/kli/inner";
+
+/// Where the empty file and the empty directory are that masks show while the jail runs.
+pub(crate) const MASKS: &str = "/run/kli/masks";
 
 /// The exit code of every failure of the launcher itself. Nothing was started then.
 pub const FAILED: u8 = 125;

@@ -1,26 +1,27 @@
 //! The launcher's own namespaces. A user and a mount namespace: mounts that the host makes later stay out
-//! (law 1), and the masks are in place before bubblewrap binds anything, so that every bind it
-//! makes carries them along (law 2). And a PID namespace for its children, whose process 1 is
-//! bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
+//! (law 1), and what hides and protects is in place before bubblewrap binds anything, so that every
+//! bind it makes carries it along (laws 2 and 9). And a PID namespace for its children, whose process 1
+//! is bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
 //! come to setting a death signal yet (law 8).
 
 #![expect(clippy::disallowed_methods, reason = "the id maps of the own namespace are written here")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, CWD, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Access, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    mount_change, mount_remount, move_mount, open_tree, unmount,
-};
+use rustix::mount::{MountPropagationFlags, OpenTreeFlags, mount_change, open_tree};
 
 use super::plan::{Kind, Mount, shown};
 use super::sys;
+
+pub(super) mod hold;
+pub(super) mod overlay;
+
+use hold::Masks;
+use overlay::Prepared;
 
 /// Why the own namespace or a mask could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -37,11 +38,31 @@ pub enum NamespaceError {
     /// The file system that the masks are made of.
     #[error("the masks cannot be made: {0}")]
     Source(#[source] Errno),
-    /// One mask.
-    #[error("`{}` cannot be hidden: {source}", shown(path))]
-    Mask {
-        /// The denied path.
+    /// What shall lie over an overlay as it is on the host.
+    #[error("`{}` cannot be shown as it is: {source}", shown(path))]
+    Fresh {
+        /// The path.
         path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Errno,
+    },
+    /// An overlay that was made cannot be put in place.
+    #[error("the overlay cannot be put on `{}`: {source}", shown(path))]
+    Place {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Errno,
+    },
+    /// One held mount.
+    #[error("`{}` cannot be {verb}: {source}", shown(path))]
+    Hold {
+        /// The path.
+        path: PathBuf,
+        /// What it shall be.
+        verb: &'static str,
         /// What the kernel said.
         #[source]
         source: Errno,
@@ -121,101 +142,58 @@ pub(super) fn copy_offset(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the masks in place.
-pub(super) fn mask(mounts: &[Mount]) -> Result<(), NamespaceError> {
-    if !mounts.iter().any(|mount| mount.kind.is_mask()) {
-        return Ok(());
+/// Puts everything in place that the launcher holds: overlays, what lies over them, pins and
+/// protections, each after what is around it, and at last the masks.
+pub(super) fn hold(prepared: &Prepared, mounts: &[Mount]) -> Result<(), NamespaceError> {
+    enum Step<'a> {
+        Overlay(&'a OwnedFd),
+        Fresh(&'a OwnedFd),
+        Held(&'a Mount),
     }
-    let source = Source::new().map_err(NamespaceError::Source)?;
-    let mut done = Ok(());
-    for mount in mounts.iter().filter(|mount| mount.kind.is_mask()) {
-        done = source
-            .cover(&mount.destination, mount.kind == Kind::MaskDirectory)
-            .map_err(|source| NamespaceError::Mask { path: mount.destination.clone(), source });
-        if done.is_err() {
-            break;
-        }
+    let depth = |path: &Path| path.components().count();
+    let mut steps: Vec<((usize, u8), &Path, Step<'_>)> = Vec::new();
+    for (path, tree) in &prepared.overlays {
+        steps.push(((depth(path), 0), path, Step::Overlay(tree)));
     }
-    source.detach().map_err(NamespaceError::Source)?;
-    done
-}
-
-/// A read-only file system with one empty file and one empty directory, which all masks show.
-struct Source {
-    root: OwnedFd,
-}
-
-const FILE: &str = "file";
-const DIRECTORY: &str = "directory";
-
-impl Source {
-    fn new() -> Result<Self, Errno> {
-        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&context, "mode", "0755")?;
-        fsconfig_set_string(&context, "size", "4096")?;
-        fsconfig_create(&context)?;
-        let root = fsmount(
-            &context,
-            FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::MOUNT_ATTR_NOSUID
-                | MountAttrFlags::MOUNT_ATTR_NODEV
-                | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-        )?;
-        let file = rustix::fs::openat(
-            &root,
-            FILE,
-            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?;
-        rustix::fs::mkdirat(&root, DIRECTORY, Mode::from_raw_mode(0o555))?;
-        drop(file);
-        // Older kernels clone only what is attached. It lies over `/` for a moment, where no look-up
-        // of this process passes, since its root is the directory below.
-        move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        let source = Self { root };
-        mount_remount(
-            source.name(),
-            MountFlags::BIND
-                | MountFlags::RDONLY
-                | MountFlags::NOSUID
-                | MountFlags::NODEV
-                | MountFlags::NOEXEC,
-            "",
-        )?;
-        Ok(source)
+    for (path, tree) in &prepared.rebinds {
+        steps.push(((depth(path), 1), path, Step::Fresh(tree)));
     }
-
-    fn name(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.root.as_raw_fd().to_string())
-    }
-
-    fn detach(self) -> Result<(), Errno> {
-        unmount(self.name(), UnmountFlags::DETACH)
-    }
-
-    fn cover(&self, path: &Path, directory: bool) -> Result<(), Errno> {
-        let mut flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if directory {
-            flags |= OFlags::DIRECTORY;
-        }
-        let target = match rustix::fs::open(path.as_os_str().as_bytes(), flags, Mode::empty()) {
-            Ok(target) => target,
-            // Gone since the plan, or out of reach of these ids, which the inside has too.
-            Err(Errno::NOENT | Errno::ACCESS) => return Ok(()),
-            Err(error) => return Err(error),
+    for mount in mounts.iter().filter(|mount| mount.kind.is_held()) {
+        let path = mount.destination.as_path();
+        let place = match mount.kind {
+            Kind::Pin => (depth(path), 2),
+            Kind::Protect => (depth(path), 3),
+            // Nothing else lies on a mask.
+            _ => (usize::MAX, 0),
         };
-        let mask = open_tree(
-            &self.root,
-            if directory { DIRECTORY } else { FILE },
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-        )?;
-        move_mount(
-            &mask,
-            "",
-            &target,
-            "",
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
-        )
+        steps.push((place, path, Step::Held(mount)));
     }
+    // Stable: masks stay in the order of the plan.
+    steps.sort_by_key(|(place, ..)| *place);
+    let held = steps.iter().any(|(.., step)| matches!(step, Step::Held(_)));
+    // It lies over `/` for a moment, where no look-up of this process passes, since its root is the
+    // directory below.
+    let masks = held.then(|| Masks::attached(Path::new("/"))).transpose();
+    let masks = masks.map_err(NamespaceError::Source)?;
+    let done = steps.into_iter().try_for_each(|(_, path, step)| {
+        let to = || path.to_path_buf();
+        match (step, &masks) {
+            (Step::Overlay(tree), _) => overlay::attach(tree.as_fd(), path)
+                .map_err(|source| NamespaceError::Place { path: to(), source }),
+            (Step::Fresh(tree), _) => overlay::attach(tree.as_fd(), path)
+                .map_err(|source| NamespaceError::Fresh { path: to(), source }),
+            (Step::Held(mount), Some(masks)) => {
+                hold::one(mount, masks).map_err(|source| NamespaceError::Hold {
+                    path: to(),
+                    verb: if mount.kind.is_mask() { "hidden" } else { "kept as it is" },
+                    source,
+                })
+            }
+            (Step::Held(_), None) => Ok(()),
+        }
+    });
+    if let Some(masks) = masks {
+        masks.detach().map_err(NamespaceError::Source)?;
+    }
+    done
 }

@@ -1,0 +1,232 @@
+//! What stays as it is inside something writable (law 9): what makes the host run code later in the
+//! repository around the workspace, the `protect` list, and the links that lead to what is denied.
+//!
+//! A read-only mount on a name is worth nothing where a directory above it can be renamed away, so
+//! each of them up to the writable mount is bound onto itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::super::facts::{Facts, Found};
+use super::super::git::{Group, Kind as Repo, Present, Repository};
+use super::super::spec::{Git, Spec};
+use super::{Create, Kind, Mount, covering, order, shown};
+
+/// The held mounts and the awaited names, outermost first.
+pub(super) struct Held<'a> {
+    trees: &'a [Mount],
+    masks: &'a [Mount],
+    mounts: BTreeMap<PathBuf, (Kind, String)>,
+    awaited: BTreeMap<PathBuf, (Kind, String)>,
+}
+
+/// Lets the git directory be written where it lies outside what is writable: it alone, not the
+/// checkout that it belongs to.
+pub(super) fn writable(
+    spec: &Spec,
+    facts: &Facts,
+    masks: &[Mount],
+    writable: &mut Vec<Mount>,
+    create: &mut Vec<Create>,
+    notes: &mut Vec<String>,
+) {
+    let Some(repository) = &facts.git else { return };
+    if let Some(sentence) = &repository.sentence {
+        notes.push(format!("git: {sentence}"));
+    }
+    if spec.git == Git::ReadOnly || !repository.writable || repository.kind == Repo::Foreign {
+        return;
+    }
+    let (common, own) = (&repository.common_dir, &repository.git_dir);
+    let around = |path: &Path| {
+        facts.workspace.starts_with(path)
+            || facts.physical_homes.iter().any(|home| home.starts_with(path))
+    };
+    let wanted: Vec<PathBuf> = if around(common) {
+        notes.push(format!(
+            "git: `{}` contains the workspace, so of it only objects, references and their logs can be \
+             written: `git gc` and `git branch -d` do not work inside",
+            shown(common)
+        ));
+        let logs = common.join("logs");
+        create.push(Create { path: logs.clone(), missing: 1 });
+        vec![own.clone(), common.join("objects"), common.join("refs"), logs]
+    } else {
+        vec![common.clone(), own.clone()]
+    };
+    let mut wanted: BTreeSet<PathBuf> = wanted.into_iter().collect();
+    while let Some(path) = wanted.pop_first() {
+        let inside = writable.iter().any(|mount| path.starts_with(&mount.destination));
+        if inside || around(&path) || covering(masks, &path).is_some() {
+            continue;
+        }
+        writable.push(Mount {
+            destination: path,
+            kind: Kind::Writable,
+            reason: "the git directory of the workspace".into(),
+        });
+    }
+    writable.sort_by(|a, b| order(a).cmp(&order(b)));
+}
+
+/// Plans what is held. `trees` are all mounts but the masks.
+pub(super) fn plan(
+    spec: &Spec,
+    facts: &Facts,
+    trees: &[Mount],
+    masks: &[Mount],
+) -> (Vec<Mount>, Vec<Mount>) {
+    let mut held = Held { trees, masks, mounts: BTreeMap::new(), awaited: BTreeMap::new() };
+    if let Some(repository) = facts.git.as_ref().filter(|_| spec.git != Git::Unprotected) {
+        if spec.git == Git::ReadOnly || !repository.writable {
+            let reason = "the repository is read-only";
+            for path in [&repository.dot_git, &repository.common_dir, &repository.git_dir] {
+                // A bare repository can be the workspace, which stays writable.
+                if facts.workspace.starts_with(path) {
+                    held.repository(repository);
+                } else {
+                    held.hold(path, Kind::Protect, reason);
+                }
+            }
+        } else {
+            held.repository(repository);
+        }
+    }
+    held.protect(facts);
+    held.links(facts);
+    (listed(held.mounts), listed(held.awaited))
+}
+
+/// Whether an absent file of settings can stand there empty. Attributes run nothing that the settings do
+/// not name, and of other worktrees and submodules there can be hundreds: those are waited for.
+fn stands_empty(repository: &Repository, path: &Path) -> bool {
+    let directory = path.parent();
+    if path.ends_with("attributes") {
+        return false;
+    }
+    !path.ends_with("config.worktree")
+        || directory == Some(&repository.common_dir)
+        || directory == Some(&repository.git_dir)
+}
+
+/// Whether a file says that settings and hooks are to be found elsewhere.
+fn leads_away(path: &Path) -> bool {
+    path.ends_with("commondir") || path.ends_with("sharedpath")
+}
+
+fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
+    let mut mounts: Vec<Mount> = mounts
+        .into_iter()
+        .map(|(destination, (kind, reason))| Mount { destination, kind, reason })
+        .collect();
+    mounts.sort_by(|a, b| order(a).cmp(&order(b)));
+    mounts
+}
+
+impl Held<'_> {
+    /// The writable mount around `path`, when it is inside one.
+    fn around(&self, path: &Path) -> Option<&Path> {
+        if covering(self.masks, path).is_some() {
+            return None;
+        }
+        let around = |mount: &&Mount| mount.kind.is_tree() && path.starts_with(&mount.destination);
+        let tree = self.trees.iter().rev().find(around)?;
+        (tree.kind == Kind::Writable).then_some(tree.destination.as_path())
+    }
+
+    /// Holds `path`, and pins what is above it.
+    fn hold(&mut self, path: &Path, kind: Kind, reason: &str) {
+        let Some(root) = self.around(path).map(Path::to_path_buf) else { return };
+        if path == root && kind == Kind::Pin {
+            return;
+        }
+        for above in path.ancestors().skip(1).take_while(|above| **above != root) {
+            self.mounts.entry(above.to_path_buf()).or_insert_with(|| {
+                (Kind::Pin, "cannot be renamed: something protected is in it".into())
+            });
+        }
+        let entry = self.mounts.entry(path.to_path_buf());
+        if kind == Kind::Pin {
+            entry.or_insert_with(|| (kind, reason.into()));
+        } else {
+            entry.insert_entry((kind, reason.into()));
+        }
+    }
+
+    /// Waits for `path`.
+    fn wait_for(&mut self, path: &Path, kind: Kind, reason: &str) {
+        if self.around(path).is_some() {
+            self.awaited.entry(path.to_path_buf()).or_insert_with(|| (kind, reason.into()));
+        }
+    }
+
+    fn repository(&mut self, repository: &Repository) {
+        for pin in &repository.pins {
+            self.hold(pin, Kind::Pin, "cannot be renamed: git reads its settings in it");
+        }
+        let (common, own) = (&repository.common_dir, &repository.git_dir);
+        if repository.dot_git != *own && repository.dot_git != *common {
+            let reason = "says where the git directory is";
+            self.hold(&repository.dot_git, Kind::Protect, reason);
+        }
+        for name in &repository.names {
+            let reason = "makes the host run code later";
+            let path = name.path.as_path();
+            if name.present != Present::Absent {
+                self.hold(path, Kind::Protect, reason);
+            }
+            // Also of what is there: another run may have made it, and removes it at its end.
+            let empty = "absent, it stands there empty for the time of the run";
+            match (name.present, name.group) {
+                (Present::Absent | Present::Directory, Group::Hooks) => {
+                    self.wait_for(path, Kind::EmptyDirectory, empty);
+                }
+                (Present::Absent | Present::File, Group::Settings)
+                    if stands_empty(repository, path) =>
+                {
+                    self.wait_for(path, Kind::EmptyFile, empty);
+                }
+                (Present::Absent, Group::Pointer) if leads_away(path) => {
+                    self.wait_for(path, Kind::Forbidden, "would lead to settings elsewhere");
+                }
+                (Present::Absent, _) => {
+                    self.wait_for(path, Kind::Protect, "made, the host would run what it says");
+                }
+                (Present::File | Present::Directory | Present::Odd, _) => {}
+            }
+        }
+        if repository.kind != Repo::Foreign {
+            let reason = "a new linked worktree points to its own repository alone";
+            self.wait_for(&common.join("worktrees"), Kind::Worktrees, reason);
+        }
+    }
+
+    /// The `protect` list: what is there.
+    fn protect(&mut self, facts: &Facts) {
+        for path in &facts.protected {
+            let reason = format!("protected: {}", path.wish);
+            for link in &path.links {
+                self.hold(link, Kind::Pin, &reason);
+            }
+            if path.missing == 0 && path.trouble.is_none() {
+                self.hold(&path.physical, Kind::Protect, &reason);
+            }
+        }
+    }
+
+    /// A denied path that goes through a link inside something writable: the name is looked at again
+    /// when the link is replaced, and what it leads to then is hidden.
+    fn links(&mut self, facts: &Facts) {
+        for denied in &facts.denied {
+            let (physical, kind) = match &denied.found {
+                Found::Directory(physical) => (physical, Kind::MaskDirectory),
+                Found::File { physical, .. } => (physical, Kind::MaskFile),
+                Found::Absent | Found::Unreachable | Found::Unknown(_) => continue,
+            };
+            if *physical != denied.spelled {
+                let reason = format!("denied: {}, wherever it leads", denied.wish);
+                self.wait_for(&denied.spelled, kind, &reason);
+            }
+        }
+    }
+}
