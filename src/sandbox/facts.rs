@@ -123,7 +123,7 @@ pub struct RunEntry {
 }
 
 /// The parts of `/run` that programs need and that act on nothing outside.
-const RUN: [(&str, bool); 12] = [
+pub const RUN: [(&str, bool); 12] = [
     ("/run/booted-system", false),
     ("/run/current-system", false),
     ("/run/opengl-driver", false),
@@ -150,7 +150,7 @@ const NAME_FILES: [(&str, bool); 6] = [
 ];
 
 /// What of `/proc` steers the kernel rather than a process.
-const KERNEL_FILES: [&str; 11] = [
+pub const KERNEL_FILES: [&str; 11] = [
     "acpi",
     "asound",
     "bus",

@@ -25,9 +25,10 @@ mod tmp;
 mod workspace;
 mod writable;
 
-pub use environment::Handed;
+pub use environment::{ALWAYS, Handed, SESSION_VARIABLES};
 pub use hidden::{Name, NameKind, Overlay, Rebind};
 pub(super) use tmp::INNER as TMP_INNER;
+pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -399,7 +400,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         ));
     }
     let (protected, protected_later) = held::plan(spec, facts, &mounts, &masks);
-    let anchors = [(PathBuf::from("/var"), sockets::ANCHOR.to_owned())];
+    let anchors = sockets::anchors(facts);
     let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
     let cut: Vec<PathBuf> = held.overlays.iter().map(|overlay| overlay.anchor.clone()).collect();
     let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &cut, &mut notes);
