@@ -106,8 +106,8 @@ pub(super) struct Looker<'a> {
     /// Physical.
     homes: &'a [PathBuf],
     /// Directories that are known to be reached without any symbolic link.
-    plain: BTreeSet<PathBuf>,
-    anchors: BTreeMap<PathBuf, Option<PathBuf>>,
+    plain: BTreeSet<OsString>,
+    anchors: BTreeMap<OsString, Option<PathBuf>>,
     bounds: Bounds,
     entries: usize,
     matches: usize,
@@ -197,7 +197,7 @@ impl<'a> Looker<'a> {
             Route { links: Vec::new(), end: PathBuf::from("/"), missing: 0, stop: None };
         let mut rest: Vec<OsString> = parts(spelled);
         if let Some(parent) = spelled.parent()
-            && self.plain.contains(parent)
+            && self.plain.contains(parent.as_os_str())
         {
             route.end = parent.to_path_buf();
             rest.drain(..rest.len().saturating_sub(1));
@@ -270,7 +270,7 @@ impl<'a> Looker<'a> {
             && route.end == spelled
             && let Some(parent) = spelled.parent()
         {
-            self.plain.insert(parent.to_path_buf());
+            self.plain.insert(parent.into());
         }
         route
     }
@@ -280,11 +280,11 @@ impl<'a> Looker<'a> {
     /// the name can be moved away from it; where there is none, the parent.
     fn anchor(&mut self, path: &Path, missing: usize) -> Option<PathBuf> {
         let directory = path.ancestors().nth(missing.max(1))?;
-        if let Some(known) = self.anchors.get(directory) {
+        if let Some(known) = self.anchors.get(directory.as_os_str()) {
             return known.clone();
         }
         let anchor = self.find_anchor(directory);
-        self.anchors.insert(directory.to_path_buf(), anchor.clone());
+        self.anchors.insert(directory.into(), anchor.clone());
         anchor
     }
 

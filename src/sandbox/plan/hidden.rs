@@ -4,6 +4,7 @@
 //! watch puts back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Denied, Facts, Found, Role};
@@ -96,19 +97,21 @@ pub(super) fn wanted(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Wante
         all.extend(places(denied, notes)?);
     }
     // The reason takes part so that the order of the lists never shows.
-    all.sort_by(|a, b| {
-        let depth = |it: &Wanted| it.path.components().count();
-        (depth(a), &a.path, &a.kind, &a.reason).cmp(&(depth(b), &b.path, &b.kind, &b.reason))
+    all.sort_by_cached_key(|it| {
+        let path = it.path.as_os_str().to_owned();
+        (it.path.components().count(), path, it.kind.clone(), it.reason.clone())
     });
-    let mut hidden: BTreeSet<PathBuf> = BTreeSet::new();
-    let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
+    // As text: paths are compared part by part, which is slow for thousands of them.
+    let mut hidden: BTreeSet<OsString> = BTreeSet::new();
+    let mut seen: BTreeSet<OsString> = BTreeSet::new();
     all.retain(|it| {
-        if it.path.ancestors().any(|above| hidden.contains(above)) || !seen.insert(it.path.clone())
+        if it.path.ancestors().any(|above| hidden.contains(above.as_os_str()))
+            || !seen.insert(it.path.clone().into_os_string())
         {
             return false;
         }
         if matches!(it.kind, NameKind::Directory | NameKind::File) {
-            hidden.insert(it.path.clone());
+            hidden.insert(it.path.clone().into_os_string());
         }
         true
     });
@@ -221,9 +224,13 @@ pub(super) fn hold(
         })
         .chain(extra.iter().cloned())
         .collect();
-    anchors.extend(wanted.iter().filter_map(|it| {
-        Some((it.anchor.clone()?, "it holds the denied names below by name".into()))
-    }));
+    let of_names: BTreeSet<&OsStr> =
+        wanted.iter().filter_map(|it| Some(it.anchor.as_ref()?.as_os_str())).collect();
+    anchors.extend(
+        of_names
+            .into_iter()
+            .map(|anchor| (anchor.into(), "it holds the denied names below by name".into())),
+    );
     let depth = |path: &Path| path.components().count();
     anchors.sort_by(|a, b| (depth(&a.0), &a.0).cmp(&(depth(&b.0), &b.0)));
     anchors.dedup_by(|later, first| later.0 == first.0);
@@ -290,12 +297,12 @@ pub(super) fn hold(
     }
     for overlay in &mut held.overlays {
         // Several absent paths may have the same first missing part.
-        overlay.names.sort_by(|a, b| (depth(&a.path), &a.path).cmp(&(depth(&b.path), &b.path)));
-        let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
+        overlay.names.sort_by_cached_key(|it| (depth(&it.path), it.path.as_os_str().to_owned()));
+        let mut seen: BTreeSet<OsString> = BTreeSet::new();
         overlay.names.retain(|name| {
-            let fresh = !name.path.ancestors().any(|above| seen.contains(above));
+            let fresh = !name.path.ancestors().any(|above| seen.contains(above.as_os_str()));
             if fresh && !matches!(name.kind, NameKind::Link(_)) {
-                seen.insert(name.path.clone());
+                seen.insert(name.path.clone().into_os_string());
             }
             fresh
         });

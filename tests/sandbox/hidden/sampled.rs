@@ -80,9 +80,10 @@ fn check(world: &World, number: u64) {
     for file in FILES {
         let path = world.root.join(file);
         let path = path.display();
-        script.push_str(&format!(
+        let piece = format!(
             "r=$(cat '{path}' 2>/dev/null); w=r; ( : >> '{path}' ) 2>/dev/null && w=w; echo \"{file} [$r] $w\"; "
-        ));
+        );
+        script.push_str(&piece);
     }
     let told = ok(&world.inside(&script));
     let mut writable = writable;
