@@ -4,8 +4,9 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -56,12 +57,12 @@ impl<'a> Talk<'a> {
         children(i32::try_from(self.child.id()).unwrap())[0]
     }
 
-    fn ends(mut self) -> (Option<i32>, String) {
+    fn ends(mut self) -> (ExitStatus, String) {
         let ended = wait_for(Duration::from_secs(10), || self.child.try_wait().unwrap().is_some());
         assert!(ended, "the run goes on");
         let mut text = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        (self.child.wait().unwrap().code(), text)
+        (self.child.wait().unwrap(), text)
     }
 }
 
@@ -79,6 +80,16 @@ fn replace(path: &Path, text: &str) {
     let new = path.with_file_name(".new-of-the-host");
     fs::write(&new, text).unwrap();
     fs::rename(new, path).unwrap();
+}
+
+/// Asserts that the launcher ended the run, and returns the sentence, which is its last word.
+#[track_caller]
+fn ended(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = err(output);
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("kli-sandbox: "), "{said}");
+    last.to_owned()
 }
 
 #[test]
@@ -236,7 +247,7 @@ fn a_host_that_replaces_without_pause_keeps_no_signal_waiting() {
             kill(launcher, Signal::TERM);
             let ended = talk.ends();
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(ended.0, Some(143), "{ended:?}");
+            assert_eq!(ended.0.signal(), Some(15), "it dies as its program did: {ended:?}");
             assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
         });
     });
@@ -368,7 +379,7 @@ fn a_planted_commondir_ends_the_run_and_is_set_aside() {
             ["echo ../evil > $C/commondir", "cp /tmp/e/commondir $C/t; mv $C/t $C/commondir"]
         {
             let tried = repository.inside(&format!("{evil}; {plant}; sleep 20; touch effect"));
-            let said = refused(&tried);
+            let said = ended(&tried);
             has(&said, &["commondir", "was planted", "set aside as `commondir.refused`"]);
             assert!(is_gone(&own) && fs::symlink_metadata(&aside).unwrap().is_file());
             assert!(!repository.world.workspace.join("effect").exists());
@@ -377,7 +388,7 @@ fn a_planted_commondir_ends_the_run_and_is_set_aside() {
         }
         // Also when the program ends at once: the last look is after everything inside is dead.
         let tried = repository.inside("ln -s /evil $C/commondir");
-        has(&refused(&tried), &["was planted"]);
+        has(&ended(&tried), &["was planted"]);
         assert!(is_gone(&own));
         repository.world.spec(r#"{"git":"unprotected"}"#);
         fs::remove_file(&aside).unwrap();
@@ -405,19 +416,19 @@ fn a_new_linked_worktree_points_to_its_own_repository_only() {
             repository
                 .outside("rm -rf $C/worktrees/new; git worktree prune; git branch -D new || :");
             let tried = repository.inside(&format!("git worktree add -q /tmp/new && {plant}"));
-            has(&refused(&tried), &["worktrees/new/commondir", "was planted"]);
+            has(&ended(&tried), &["worktrees/new/commondir", "was planted"]);
             assert!(is_gone(&place.join("commondir")), "{index}");
         }
         for plant in ["ln -s /evil $C/worktrees/new; sleep 20", "ln -s /evil $C/worktrees/new"] {
             repository
                 .outside("rm -rf $C/worktrees/new $C/worktrees.refused; mkdir -p $C/worktrees");
-            has(&refused(&repository.inside(plant)), &["worktrees/new", "was planted"]);
+            has(&ended(&repository.inside(plant)), &["worktrees/new", "was planted"]);
             assert!(is_gone(&place), "{plant}");
         }
         if repository.layout == Layout::Clone {
             repository.outside("rm -rf $C/worktrees");
             let tried = repository.inside("ln -s /evil $C/worktrees; sleep 20");
-            has(&refused(&tried), &["worktrees", "was planted", "`worktrees.refused`"]);
+            has(&ended(&tried), &["worktrees", "was planted", "`worktrees.refused`"]);
             assert!(is_gone(&repository.common.join("worktrees")));
         }
     });

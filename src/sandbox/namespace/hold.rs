@@ -62,7 +62,7 @@ pub(in super::super) fn put(
                 | OpenTreeFlags::AT_RECURSIVE,
         )?;
         if *kind == Kind::Protect {
-            sys::watch::seal_all(tree.as_fd()).map_err(errno)?;
+            sys::watch::seal_all(tree.as_fd()).map_err(|error| errno(&error))?;
         }
         tree
     };
@@ -75,8 +75,8 @@ pub(in super::super) fn put(
     )
 }
 
-fn errno(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Whether what `kind` stands for is in place already. Nobody but the launcher mounts in the
@@ -139,7 +139,7 @@ impl Masks {
         rustix::fs::mkdirat(&root, DIRECTORY, DIRECTORY_MODE)?;
         rustix::fs::chmodat(&root, DIRECTORY, DIRECTORY_MODE, AtFlags::empty())?;
         drop(file);
-        sys::watch::seal_all(root.as_fd()).map_err(errno)?;
+        sys::watch::seal_all(root.as_fd()).map_err(|error| errno(&error))?;
         move_mount(&root, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         Ok(Self { root })
     }

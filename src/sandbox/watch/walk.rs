@@ -35,7 +35,7 @@ const CONTENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MASK_ADD)
     .union(WatchFlags::ONLYDIR);
 
-/// The number of links that the kernel follows at most (path_resolution(7)).
+/// The number of links that the kernel follows at most (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
 /// The number of handles that are kept open at most during one visit.
@@ -123,8 +123,6 @@ impl Watch {
         let (rule, place) = (entry.rule.clone(), self.place(entry));
         let end = self.walk(index, &rule, known)?;
         match (&rule, end) {
-            (Rule::Held(_), End::Absent(_))
-            | (Rule::Nothing | Rule::Pointer | Rule::Worktrees(_), End::Absent(_)) => Ok(none),
             (Rule::Held(kind), End::There(path, target, ..)) => {
                 if !(kind.is_mask() && self.is_own(&path)) {
                     self.hold(kind, &target, &place)?;
@@ -147,7 +145,7 @@ impl Watch {
                     Err(error) => Err(lost(&place, error)),
                 }
             }
-            (Rule::Empty(_), End::Absent(None)) => Ok(none),
+            (_, End::Absent(_)) => Ok(none),
             (Rule::Nothing, End::There(..)) => Err(planted(&place).into()),
             (Rule::Pointer, End::There(_, _, step, name)) => {
                 if is_foreign(&step.handle, &name) {
