@@ -15,17 +15,16 @@ use super::facts::{Facts, Found, Writable};
 use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER, MASKS};
 
-mod environment;
+pub mod environment;
 mod held;
 pub mod kernel;
 mod sockets;
 mod tmp;
-mod workspace;
+pub mod workspace;
 mod writable;
 
-pub use environment::{ALWAYS, Handed, SESSION_VARIABLES};
+pub use environment::Handed;
 pub(super) use tmp::INNER as TMP_INNER;
-pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
