@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Gid, Uid};
+
 /// An ordinary user; no account of that number needs to exist.
 const ORDINARY: u32 = 54_321;
 
@@ -100,6 +102,21 @@ impl World {
         fs::write(&full, text).unwrap();
         self.own(&full);
         full
+    }
+
+    /// A program of the world's user.
+    pub(crate) fn program(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
+        let full = self.file(path, text);
+        fs::set_permissions(&full, fs::Permissions::from_mode(0o755)).unwrap();
+        full
+    }
+
+    /// Gives an open file to who starts the launcher.
+    pub(crate) fn own_handle(&self, file: impl std::os::fd::AsFd) {
+        if own_uid() == 0 && self.who == Who::User {
+            let (uid, gid) = (Uid::from_raw(ORDINARY), Gid::from_raw(ORDINARY));
+            rustix::fs::fchown(file, Some(uid), Some(gid)).unwrap();
+        }
     }
 
     pub(crate) fn link(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> PathBuf {
@@ -195,6 +212,13 @@ pub(crate) fn has(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
+}
+
+/// Ends a jail that was started with [`World::run_with`], and waits for it.
+pub(crate) fn end(mut child: std::process::Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
 }
 
 /// The processes whose command line contains `token`.

@@ -27,6 +27,7 @@ mod project;
 mod recipes;
 mod repo;
 mod sandbox;
+mod screen;
 mod sessions;
 mod shell;
 mod tools;

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod agent;
+mod caches;
 mod commands;
 mod environment;
 mod failure;
@@ -12,12 +14,16 @@ mod kernel;
 mod life;
 mod limits;
 mod matrix;
+mod next_start;
 mod ports;
+mod report;
 mod secrets;
 mod sockets;
 mod specification;
 mod steering;
+mod terminal;
 mod tmp;
+mod usability;
 mod view;
 mod watch;
 mod workspace;

@@ -78,6 +78,8 @@ struct Here<'a> {
 /// What the marker tells.
 struct Jail {
     network: bool,
+    /// Whether abstract sockets of the host can be reached.
+    sockets: bool,
     workspace: String,
     writable: Vec<String>,
     hidden: u64,
@@ -92,6 +94,10 @@ impl Jail {
         Some(Self {
             // One that does not say so is taken for open: the report must not be too good.
             network: marker.get("network") != Some(&serde_json::Value::Bool(false)),
+            sockets: !marker
+                .get("abstractSockets")
+                .and_then(serde_json::Value::as_str)
+                .is_some_and(|word| ["own network", "scoped", "no sockets"].contains(&word)),
             workspace: marker.get("workspace").and_then(text).unwrap_or_default(),
             writable: marker
                 .get("writablePaths")

@@ -10,10 +10,10 @@ use std::io::{self, Read};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{secrets, sys};
+use super::secrets;
 
 /// The number of the descriptor with the keys, as the program finds it.
-const KEYS: RawFd = 3;
+pub(super) const KEYS: RawFd = 3;
 
 /// The text that carries an environment: `NAME=VALUE`, each with a NUL behind it.
 pub(super) fn text(environment: &[(OsString, OsString)]) -> Vec<u8> {
@@ -36,12 +36,8 @@ pub(super) fn receive(file: OwnedFd) -> io::Result<Vec<CString>> {
         .collect()
 }
 
-/// Keeps the keys as the program shall find them, closes everything else above 2, and adds the
-/// variable that names them.
-pub(super) fn keep(keys: Option<OwnedFd>, environment: &mut Vec<CString>) -> io::Result<()> {
-    let Some(keys) = keys else { return sys::close_from(KEYS) };
-    sys::place(keys, KEYS)?;
-    sys::close_from(KEYS + 1)?;
+/// Adds the variable that tells the program where it finds the keys.
+pub(super) fn name_keys(environment: &mut Vec<CString>) -> io::Result<()> {
     environment.push(CString::new(format!("{}={KEYS}", secrets::VARIABLE))?);
     Ok(())
 }

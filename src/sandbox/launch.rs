@@ -22,13 +22,14 @@ use super::namespace::{self, NamespaceError};
 use super::plan::{self, Kind, Mount, Plan, PlanError, Request, shown};
 use super::ports::Ports;
 use super::prepare::{self, PrepareError};
+use super::report::Report;
 use super::scratch::{Scratch, ScratchError};
 use super::secrets::{self, Keys, SecretsError};
 use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
-use super::terminal::Saved;
+use super::terminal::Terminal;
 use super::watch::Watch;
-use super::{INNER, diagnose, handover, landlock, seccomp, sys};
+use super::{INNER, diagnose, handover, landlock, processes, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -159,8 +160,8 @@ pub(super) fn run(
 ) -> Result<u8, LaunchError> {
     sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
-    let facts = facts::probe(spec, request)?;
-    let plan = plan::build(spec, &facts, request)?;
+    let mut facts = facts::probe(spec, request)?;
+    let mut plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
     out_of_reach(&bwrap, &plan).map_err(|inside| LaunchError::Unusable {
         path: bwrap.clone(),
@@ -174,20 +175,35 @@ pub(super) fn run(
         out_of_reach(&file, &plan)
             .map_err(|inside| LaunchError::Specification { path: file.clone(), inside })?;
     }
+    let own = |path: &Path, because: &str| {
+        out_of_reach(path, &plan).map_err(|inside| LaunchError::Unusable {
+            path: path.to_path_buf(),
+            because: format!(
+                "it lies inside `{}`, which the inside can write, {because}: keep it elsewhere",
+                shown(&inside)
+            ),
+        })
+    };
+    own(&facts.launcher, "so it could decide how the next start confines")?;
     let mut environment = plan.environment.clone();
     environment.extend(secrets::variables(&plan.handed)?);
     let keys = secrets::keys(&plan.handed, &facts.environment, caller)?.pipe()?;
+    if let Some(program) = facts.program.as_ref().filter(|_| keys.is_some()) {
+        own(program, "so it could take the keys that the next start hands to it")?;
+    }
     sys::survive_size_limit();
     let surface = &plan.kernel;
     let (groups, doors) = Groups::new(&surface.groups, surface.group_tasks, surface.group_memory)
         .map_err(step("the control group of `limits`"))?;
     let scratch = plan.tmp.as_deref().map(Scratch::new).transpose()?;
     prepare::create(&plan.create)?;
+    let report = Report::begin(&facts, &plan);
     let owner = std::fs::metadata(".").map_or(facts.uid, |meta| meta.uid());
     // From here on a signal waits until the jail can take it.
     let wanted = sys::wanted_signals();
     sys::block_signals(&wanted).map_err(step("signals cannot be blocked"))?;
     let signals = sys::signal_descriptor(&wanted).map_err(step("signals cannot be watched"))?;
+    let mut terminal = Terminal::now();
     let told = |source| LaunchError::Namespace {
         repair: diagnose::namespace(&source, &facts.launcher),
         source,
@@ -202,11 +218,24 @@ pub(super) fn run(
             .map_err(step("the launcher cannot be closed to others"))?;
     }
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
-    namespace::mask(&plan.mounts).map_err(told)?;
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
         return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
     }
+    // Where the kernel refuses an overlay, the plan is another one.
+    let prepared = loop {
+        match namespace::overlay::prepare(&plan).map_err(told)? {
+            Ok(prepared) => break prepared,
+            Err(refused) => {
+                facts
+                    .refused
+                    .extend(refused.into_iter().map(|it| (it.anchor, it.source.to_string())));
+                plan = plan::build(spec, &facts, request)?;
+            }
+        }
+    };
+    namespace::hold(&prepared, &plan.mounts).map_err(told)?;
+    drop(prepared);
 
     if facts.uid == 0 && owner != 0 {
         // A warning, so a closed standard error is no reason to stop.
@@ -224,6 +253,7 @@ pub(super) fn run(
     let mut arguments = Vec::new();
     for argument in options(&plan)
         .into_iter()
+        .filter(|option| own_processes || option != "--die-with-parent")
         .chain(plan.mounts.iter().flat_map(|mount| words_of(mount, marker.as_raw_fd())))
     {
         arguments.extend_from_slice(argument.as_bytes());
@@ -244,6 +274,7 @@ pub(super) fn run(
         resources: plan.kernel.resources,
         environment: environment.as_raw_fd(),
         secrets: keys.as_ref().map(AsRawFd::as_raw_fd),
+        terminal: terminal.is_own(),
     };
     let orders = serde_json::to_string(&orders).map_err(step("the orders"))?;
     let mut command = Command::new(&bwrap);
@@ -259,6 +290,9 @@ pub(super) fn run(
         .arg(&request.program)
         .args(&request.arguments)
         .stderr(Stdio::from(words_theirs));
+    if !own_processes {
+        sys::terminal::adopt_orphans().map_err(step("orphans cannot be adopted"))?;
+    }
     sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
     sys::group::enter_at_start(&mut command, doors);
     if plan.kernel.scoped {
@@ -267,7 +301,6 @@ pub(super) fn run(
     let mut companions: Vec<Box<dyn Companion>> = Vec::new();
     companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
     companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
-    let terminal = Saved::now();
     let child = command.spawn().map_err(|error| match error.raw_os_error() {
         Some(sys::NO_PROC) => {
             let words = "Can't mount proc for its monitor".to_owned();
@@ -283,14 +316,20 @@ pub(super) fn run(
     drop(command);
     drop((marker, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
-    let outcome = supervise(&child, &pipes, &mut companions);
-    terminal.put_back();
+    let outcome = supervise(&child, &pipes, &mut companions, &mut terminal);
+    if !own_processes {
+        processes::end_children();
+    }
+    terminal.put_back(outcome.as_ref().is_ok_and(|outcome| outcome.code == 0));
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     let left = companions.iter_mut().filter_map(|companion| companion.end().err()).next();
     drop(companions);
     drop(groups);
     // Nothing lives inside any more.
     drop(scratch);
+    if outcome.started {
+        report.tell();
+    }
     if let Some(sentence) = left.or(outcome.ended) {
         return Err(LaunchError::Ended(sentence));
     }
@@ -299,6 +338,12 @@ pub(super) fn run(
         drop(namespace::copy_offset(io::stdin(), &input));
     }
     if outcome.started {
+        if let Some(signal) = outcome.signal {
+            if outcome.key {
+                sys::kill(0, signal);
+            }
+            sys::terminal::die_by(signal);
+        }
         return Ok(outcome.code);
     }
     let words = said(words);
@@ -361,6 +406,7 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
+        // What is only pinned is as writable as what it lies in.
         let decides = plan
             .mounts
             .iter()
@@ -375,7 +421,7 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
 /// The options that are the same for every mount.
 pub(super) fn options(plan: &Plan) -> Vec<OsString> {
     let mut words: Vec<OsString> = namespaces(plan).into_iter().map(OsString::from).collect();
-    words.extend(["--new-session", "--as-pid-1", "--chdir"].map(OsString::from));
+    words.extend(["--as-pid-1", "--chdir"].map(OsString::from));
     words.push(plan.workspace.clone().into());
     words
 }

@@ -1,7 +1,8 @@
 //! Watches a running jail and hands on signals (law 8). Sleeps in `poll` in between.
 //!
 //! bubblewrap's monitor is process 1 of a namespace that holds the whole jail, so its end is the
-//! end of everything inside: the kernel reports it only when nothing else lives there.
+//! end of everything inside: the kernel reports it only when nothing else lives there. Where it has no
+//! such namespace (`nestedUserns`), what it leaves behind becomes a child of this process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,10 +14,15 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
 };
 
+use super::inner::{Order, Report};
 use super::sys;
+use super::terminal::Terminal;
 
 /// How long the inside may take after the first TERM or HUP.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How many signals are taken before the rest has its turn.
+const BATCH: usize = 64;
 
 /// Something that goes on in the launcher beside the jail.
 pub(super) trait Companion {
@@ -53,12 +59,20 @@ pub(super) struct Outcome {
     pub(super) ended: Option<String>,
     /// The program's code, 128+n for a signal.
     pub(super) code: u8,
+    /// The signal that ended the program, where callers act on it; see [`PASSED_ON`].
+    pub(super) signal: Option<i32>,
+    /// Whether a key of the terminal may have sent it, which the caller's scripts had got as well.
+    pub(super) key: bool,
 }
+
+/// The signals by which a shell or a `make` knows that it shall stop, too.
+const PASSED_ON: [i32; 5] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE];
 
 /// What the launcher listens to.
 #[derive(Debug)]
 pub(super) struct Pipes {
-    /// Where the last stage writes one byte, which tells its number.
+    /// The socket to the last stage; its first word tells its number.
     pub(super) status: OwnedFd,
     /// Where the blocked signals arrive.
     pub(super) signals: OwnedFd,
@@ -69,6 +83,7 @@ pub(super) fn supervise(
     child: &Child,
     pipes: &Pipes,
     companions: &mut [Box<dyn Companion>],
+    terminal: &mut Terminal,
 ) -> io::Result<Outcome> {
     let monitor = i32::try_from(child.id())
         .ok()
@@ -82,22 +97,28 @@ pub(super) fn supervise(
         waiting: Vec::new(),
         deadline: None,
         ended: None,
+        asked_to_stop: false,
+        halted: false,
+        died: None,
     };
     loop {
         let left = jail.deadline.map(|end| end.saturating_duration_since(Instant::now()));
         let (signals, status) = jail.wait(pipes, companions, left)?;
         if status {
-            jail.listen(pipes, companions)?;
+            jail.listen(pipes, companions, terminal)?;
         }
         for companion in companions.iter_mut() {
             if let Err(sentence) = companion.attend() {
                 jail.end(sentence);
             }
         }
-        while signals && let Some(signal) = sys::next_signal(pipes.signals.as_fd())? {
-            if signal != libc::SIGCHLD {
-                jail.receive(signal);
-            }
+        for _ in 0..BATCH {
+            let Some(received) =
+                (if signals { sys::next_signal(pipes.signals.as_fd())? } else { None })
+            else {
+                break;
+            };
+            jail.receive(received.signal, pipes, terminal);
         }
         jail.flush();
         if jail.deadline.is_some_and(|end| Instant::now() >= end) {
@@ -105,15 +126,21 @@ pub(super) fn supervise(
         }
         if let Some((_, status)) = waitpid(Some(monitor), WaitOptions::NOHANG)? {
             // The last stage may have spoken between the look and the end.
-            if jail.wait(pipes, &[], Some(Duration::ZERO))?.1 {
-                jail.listen(pipes, &mut [])?;
+            while jail.wait(pipes, &[], Some(Duration::ZERO))?.1 {
+                jail.listen(pipes, &mut [], terminal)?;
             }
             let signal = status.terminating_signal().map(|signal| 128 + signal);
             let code = status.exit_status().or(signal).unwrap_or(255);
+            // The last stage ends with this code after it said so; killed later it has another.
+            let died = jail.died.filter(|(died, _)| PASSED_ON.contains(died) && code == 128 + died);
             return Ok(Outcome {
                 started: jail.started,
                 ended: jail.ended,
                 code: u8::try_from(code).unwrap_or(255),
+                signal: died.map(|(signal, _)| signal),
+                key: died.is_some_and(|(signal, front)| {
+                    front && matches!(signal, libc::SIGINT | libc::SIGQUIT)
+                }),
             });
         }
     }
@@ -132,6 +159,12 @@ struct Jail {
     deadline: Option<Instant>,
     /// The sentence for which the run was ended.
     ended: Option<String>,
+    /// Whether a stop was handed on that has not been answered yet.
+    asked_to_stop: bool,
+    /// Whether the program is stopped, and was not let go on since.
+    halted: bool,
+    /// The signal that ended the program, and whether that had the terminal.
+    died: Option<(i32, bool)>,
 }
 
 impl Jail {
@@ -161,20 +194,76 @@ impl Jail {
         Ok((signals, self.listening && results.next().unwrap_or(false)))
     }
 
-    /// Hears that the last stage is there, begins what goes on beside it, and lets it go on.
-    fn listen(&mut self, pipes: &Pipes, companions: &mut [Box<dyn Companion>]) -> io::Result<()> {
-        self.listening = false;
-        let Some(pid) = sys::writer(pipes.status.as_fd())? else { return Ok(()) };
-        self.started = true;
-        self.first = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let Some(first) = &self.first else { return Ok(()) };
-        let begun = companions.iter_mut().try_for_each(|companion| companion.begin(first.as_fd()));
-        match begun {
-            // One that is gone already is told by its end.
-            Ok(()) => drop(rustix::io::write(&pipes.status, b"G")),
-            Err(sentence) => self.end(sentence),
+    /// Hears one word of the last stage.
+    fn listen(
+        &mut self,
+        pipes: &Pipes,
+        companions: &mut [Box<dyn Companion>],
+        terminal: &mut Terminal,
+    ) -> io::Result<()> {
+        let Some(word) = sys::read_word(pipes.status.as_fd())? else {
+            self.listening = false;
+            return Ok(());
+        };
+        match Report::from_bytes(word.bytes) {
+            Some(Report::Ready { shared }) if !self.started => {
+                terminal.share(shared);
+                self.started = true;
+                let first = Pid::from_raw(word.writer);
+                self.first = first.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+                let Some(first) = &self.first else { return Ok(()) };
+                let first = first.as_fd();
+                match companions.iter_mut().try_for_each(|companion| companion.begin(first)) {
+                    Ok(()) => self.go(pipes, terminal),
+                    Err(sentence) => self.end(sentence),
+                }
+            }
+            Some(Report::Stopped { signal, holds }) => self.stop(signal, holds, pipes, terminal),
+            Some(Report::Died { signal, front }) => self.died = Some((signal, front)),
+            _ => {}
         }
         Ok(())
+    }
+
+    /// The program was stopped: then this process stops as well, for the caller's shell to see.
+    fn stop(&mut self, signal: i32, holds: bool, pipes: &Pipes, terminal: &mut Terminal) {
+        self.halted = true;
+        let asked = std::mem::take(&mut self.asked_to_stop);
+        if !terminal.is_shared() {
+            // Somebody inside may let it go on, and could not tell that to a stopped launcher. So
+            // only a stop that came from outside counts, and ends from outside.
+            if asked && !sys::terminal::stop(signal, false) {
+                self.go(pipes, terminal);
+            }
+            return;
+        }
+        let from_background = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
+        // A shell that brings a running job to the front says so to nobody.
+        if from_background && terminal.foreground() {
+            self.go(pipes, terminal);
+            return;
+        }
+        if holds {
+            Terminal::take();
+        }
+        let stopped = sys::terminal::stop(signal, signal != libc::SIGSTOP);
+        // Else SIGCONT waits, and says the same.
+        if !stopped {
+            if from_background {
+                // No shell will ever bring it to the front: the kernel ends such a job so, too.
+                self.waiting.push(libc::SIGHUP);
+                self.flush();
+            }
+            self.go(pipes, terminal);
+        }
+    }
+
+    /// Lets the program start or go on, with the terminal if it can have it now.
+    fn go(&mut self, pipes: &Pipes, terminal: &mut Terminal) {
+        self.halted = false;
+        let foreground = terminal.is_shared() && terminal.foreground();
+        // One that is gone already is told by its end.
+        let _heard = rustix::io::write(&pipes.status, &Order::Go { foreground }.bytes());
     }
 
     /// Ends the run for a reason of the launcher's own.
@@ -185,16 +274,25 @@ impl Jail {
         }
     }
 
-    fn receive(&mut self, signal: i32) {
-        if signal == libc::SIGTERM && self.deadline.is_some() {
-            self.kill();
-            return;
+    fn receive(&mut self, signal: i32, pipes: &Pipes, terminal: &mut Terminal) {
+        match signal {
+            libc::SIGCONT if self.started => self.go(pipes, terminal),
+            // A key that came right after `fg`, and took the SIGCONT of that away (signal(7)).
+            libc::SIGTSTP if self.halted => {
+                self.asked_to_stop = true;
+                self.stop(signal, false, pipes, terminal);
+            }
+            libc::SIGCHLD | libc::SIGCONT => {}
+            libc::SIGTERM if self.deadline.is_some() => self.kill(),
+            libc::SIGTERM | libc::SIGHUP => {
+                self.deadline = self.deadline.or_else(|| Some(Instant::now() + GRACE));
+                self.waiting.push(signal);
+            }
+            _ => {
+                self.asked_to_stop |= signal == libc::SIGTSTP;
+                self.waiting.push(signal);
+            }
         }
-        let ends = signal == libc::SIGTERM || signal == libc::SIGHUP;
-        if ends && self.deadline.is_none() {
-            self.deadline = Some(Instant::now() + GRACE);
-        }
-        self.waiting.push(signal);
     }
 
     fn flush(&mut self) {

@@ -7,30 +7,51 @@ pub(super) mod group;
 pub(super) mod keyring;
 pub(super) mod landlock;
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 mod handover;
 pub(super) mod network;
+pub(super) mod terminal;
 pub(super) mod watch;
 
-pub(super) use handover::{place, search_in};
+pub(super) use handover::search_in;
 
 /// The signals that are forwarded to the inside.
-pub(super) const FORWARDED: [i32; 5] =
-    [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH];
+pub(super) const FORWARDED: [i32; 6] =
+    [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGWINCH, libc::SIGTSTP];
 
 /// Closes every descriptor from `first` on.
 pub(super) fn close_from(first: RawFd) -> io::Result<()> {
+    close_range(first, RawFd::MAX)
+}
+
+/// Closes every descriptor from 3 on but these, which must be the only ones that are owned.
+pub(super) fn close_all_but(one: &OwnedFd, other: Option<&OwnedFd>) -> io::Result<()> {
+    let mut kept = vec![one.as_raw_fd()];
+    kept.extend(other.map(AsRawFd::as_raw_fd));
+    kept.sort_unstable();
+    let mut first = 3;
+    for kept in kept {
+        if kept > first {
+            close_range(first, kept - 1)?;
+        }
+        first = kept + 1;
+    }
+    close_from(first)
+}
+
+fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     let first = libc::c_uint::try_from(first).map_err(io::Error::other)?;
-    // SAFETY: the callers own no descriptor from `first` on: the launcher calls this before it
-    // opens anything, the inner stage with its last own descriptor below.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    let last = libc::c_uint::try_from(last).map_err(io::Error::other)?;
+    // SAFETY: the callers own no descriptor between the two: the launcher calls this before it opens
+    // anything, the last stage leaves out the only one that it owns.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -57,7 +78,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 }
 
 /// Those of [`FORWARDED`] that the caller did not have ignored, as `nohup` does with HUP: what shall
-/// not touch the launcher shall not touch the inside either.
+/// not touch the launcher shall not touch the inside either. And SIGCONT, which nobody can ignore.
 pub(super) fn wanted_signals() -> Vec<i32> {
     let ignored = |signal: i32| {
         // SAFETY: the structure is plain old data and filled by the call; nothing is set.
@@ -67,7 +88,8 @@ pub(super) fn wanted_signals() -> Vec<i32> {
                 && action.sa_sigaction == libc::SIG_IGN
         }
     };
-    FORWARDED.into_iter().filter(|signal| !ignored(*signal)).collect()
+    let wanted = FORWARDED.into_iter().filter(|signal| !ignored(*signal));
+    wanted.chain([libc::SIGCONT]).collect()
 }
 
 /// A file size limit must end a write with an error that can be told, not this process.
@@ -105,8 +127,17 @@ pub(super) fn signal_descriptor(signals: &[i32]) -> io::Result<OwnedFd> {
     }
 }
 
+/// A signal that arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    /// Its number.
+    pub(super) signal: i32,
+    /// The process that sent it, zero for one that has no number here.
+    pub(super) sender: u32,
+}
+
 /// The next waiting signal, `None` when none waits.
-pub(super) fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+pub(super) fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: the buffer is as large as said and plain old data.
     let (read, info) = unsafe {
@@ -114,28 +145,12 @@ pub(super) fn next_signal(descriptor: BorrowedFd<'_>) -> io::Result<Option<i32>>
         (libc::read(descriptor.as_raw_fd(), (&raw mut info).cast(), size), info)
     };
     if usize::try_from(read) == Ok(size) {
-        return Ok(i32::try_from(info.ssi_signo).ok());
+        return Ok(i32::try_from(info.ssi_signo)
+            .ok()
+            .map(|signal| Received { signal, sender: info.ssi_pid }));
     }
     let error = io::Error::last_os_error();
     if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) }
-}
-
-/// Waits for one of the blocked signals without a descriptor; process 1 of the jail keeps none.
-pub(super) fn wait_signal() -> io::Result<i32> {
-    let mut signals = FORWARDED.to_vec();
-    signals.push(libc::SIGCHLD);
-    let set = set_of(&signals);
-    loop {
-        // SAFETY: a valid set, no information asked for.
-        let signal = unsafe { libc::sigwaitinfo(&raw const set, std::ptr::null_mut()) };
-        if signal > 0 {
-            return Ok(signal);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
 }
 
 /// Gives every signal its default disposition, whatever was inherited.
@@ -148,13 +163,8 @@ pub(super) fn default_dispositions() {
     }
 }
 
-/// Lets this process write to a terminal and set its modes from the background.
-pub(super) fn ignore_background_writes() {
-    // SAFETY: SIG_IGN installs no handler.
-    unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) };
-}
-
-/// Sends `signal` to a process (positive) or a process group (negative).
+/// Sends `signal` to a process (positive), a process group (negative), the own group (0), or to all
+/// but this process (-1).
 pub(super) fn kill(pid: i32, signal: i32) {
     // SAFETY: no memory is involved. A target that is gone already is what was wanted.
     unsafe { libc::kill(pid, signal) };
@@ -164,9 +174,11 @@ pub(super) fn kill(pid: i32, signal: i32) {
 /// preparation gives it.
 pub(super) const NO_PROC: i32 = libc::EUCLEAN;
 
-/// Prepares `command` to run as the jail's monitor: it sees its own PID namespace in /proc where it
-/// has one (bubblewrap looks its child up there by number), dies with this process, does not get the
-/// terminal's signals, and is not ended by the signals that are forwarded past it.
+/// Prepares `command` to run as the jail's monitor: it gets none of the terminal's signals and is not
+/// ended by the signals that are forwarded past it. With `own_processes` it sees its own PID namespace
+/// in /proc (bubblewrap looks its child up there by number) and dies with this process. Without that
+/// namespace its death could leave a child that waits for it for ever, so the last stage, which
+/// notices the launcher's end, must be the one to end it.
 pub(super) fn monitor(command: &mut Command, own_processes: bool) -> io::Result<()> {
     // SAFETY: no memory is involved; the result is checked and owned once.
     let launcher = unsafe {
@@ -190,6 +202,9 @@ pub(super) fn monitor(command: &mut Command, own_processes: bool) -> io::Result<
         for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
             libc::signal(signal, libc::SIG_IGN);
         }
+        if !own_processes {
+            return Ok(());
+        }
         // Only `exec` of a privileged file clears it again, and such a bubblewrap is refused.
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
             return Err(io::Error::last_os_error());
@@ -212,7 +227,8 @@ pub(super) fn credential_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends: [RawFd; 2] = [-1; 2];
     let on: libc::c_int = 1;
     let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).map_err(io::Error::other)?;
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // Whole words, also when several wait.
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: the buffers are as large as said; the descriptors are owned once.
     unsafe {
         if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) != 0 {
@@ -228,21 +244,34 @@ pub(super) fn credential_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Reads one byte and returns the number of the process that wrote it, as it is called here;
-/// `None` when the other end was closed without a word.
-pub(super) fn writer(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
-    let mut byte = 0_u8;
+/// A word of three bytes from the other end of a socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word {
+    /// What was written.
+    pub(super) bytes: [u8; 3],
+    /// The number of the process that wrote it, as it is called here.
+    pub(super) writer: i32,
+}
+
+/// Reads one word; `None` when the other end was closed.
+pub(super) fn read_word(socket: BorrowedFd<'_>) -> io::Result<Option<Word>> {
+    let mut bytes = [0_u8; 3];
     let mut control = [0_u64; 16];
     // SAFETY: the message names buffers that outlive it, with their sizes; the control message is
     // read only where the kernel says that one of the right kind is.
     unsafe {
-        let mut piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut piece =
+            libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: size_of_val(&bytes) };
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control);
-        let read = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+        let mut read = libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0);
+        // Told once when the other end was closed with a word unread; its own words follow.
+        if read < 0 && io::Error::last_os_error().kind() == io::ErrorKind::ConnectionReset {
+            read = libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0);
+        }
         if read < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -255,57 +284,11 @@ pub(super) fn writer(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
             return Ok(None);
         }
         let who: libc::ucred = std::ptr::read_unaligned(libc::CMSG_DATA(header).cast());
-        Ok(Some(who.pid))
+        Ok(Some(Word { bytes, writer: who.pid }))
     }
 }
 
-/// Starts a program with this environment, found on its `PATH` when its name has no slash, in a process group of its own and
-/// with no signal blocked, and returns its number. Unlike `Command` it can say so without a copy of
-/// this process between fork and exec.
-pub(super) fn spawn(words: &[OsString], environment: &[CString]) -> io::Result<i32> {
-    if let Some(path) =
-        environment.iter().find_map(|it| it.as_bytes_with_nul().strip_prefix(b"PATH="))
-    {
-        search_in(CStr::from_bytes_with_nul(path).map_err(io::Error::other)?)?;
-    }
-    let words: Vec<CString> = words
-        .iter()
-        .map(|word| CString::new(word.as_bytes()).map_err(io::Error::from))
-        .collect::<io::Result<_>>()?;
-    let mut pointers: Vec<*mut libc::c_char> =
-        words.iter().map(|word| word.as_ptr().cast_mut()).collect();
-    pointers.push(std::ptr::null_mut());
-    let mut variables: Vec<*mut libc::c_char> =
-        environment.iter().map(|variable| variable.as_ptr().cast_mut()).collect();
-    variables.push(std::ptr::null_mut());
-    let program = words.first().ok_or(io::ErrorKind::InvalidInput)?;
-    let none = set_of(&[]);
-    let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETPGROUP;
-    let flags = libc::c_short::try_from(flags).map_err(io::Error::other)?;
-    let mut pid = 0;
-    // SAFETY: the attributes are initialised before use and destroyed once; the pointers outlive
-    // the call.
-    let failed = unsafe {
-        let mut attributes = std::mem::zeroed();
-        libc::posix_spawnattr_init(&raw mut attributes);
-        libc::posix_spawnattr_setflags(&raw mut attributes, flags);
-        libc::posix_spawnattr_setsigmask(&raw mut attributes, &raw const none);
-        libc::posix_spawnattr_setpgroup(&raw mut attributes, 0);
-        let failed = libc::posix_spawnp(
-            &raw mut pid,
-            program.as_ptr(),
-            std::ptr::null(),
-            &raw const attributes,
-            pointers.as_ptr(),
-            variables.as_ptr(),
-        );
-        libc::posix_spawnattr_destroy(&raw mut attributes);
-        failed
-    };
-    if failed == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(failed)) }
-}
-
-/// Makes the mount behind `tree` read-only, whatever else it is. Linux 5.12.
+/// Makes the mounts of `tree` read-only, whatever else they are. Linux 5.12.
 pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
     // `struct mount_attr`: set, clear, propagation, user namespace.
     let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
@@ -315,7 +298,7 @@ pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
             attributes.as_ptr(),
             size_of_val(&attributes),
         )

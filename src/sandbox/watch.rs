@@ -23,6 +23,7 @@ use super::MASKS;
 use super::namespace::hold::Masks;
 use super::plan::{Kind, Plan, shown};
 use super::supervise::Companion;
+use super::sys;
 
 mod after;
 mod visit;
@@ -168,12 +169,14 @@ impl Watch {
             } else if event.events().contains(ReadFlags::IGNORED) {
                 let gone = self.watched.remove(&event.wd()).unwrap_or_default();
                 concerned.extend(gone.names.into_values().flatten().chain(gone.any));
-            } else if let (Some(directory), Some(name)) =
-                (self.watched.get(&event.wd()), event.file_name())
-            {
-                concerned.extend(&directory.any);
-                if let Some(entries) = directory.names.get(OsStr::from_bytes(name.to_bytes())) {
-                    concerned.extend(entries);
+            } else if let Some(directory) = self.watched.get(&event.wd()) {
+                match event.file_name() {
+                    Some(name) => {
+                        let entries = directory.names.get(OsStr::from_bytes(name.to_bytes()));
+                        concerned.extend(entries.into_iter().flatten().chain(&directory.any));
+                    }
+                    // The directory itself.
+                    None => concerned.extend(directory.names.values().flatten()),
                 }
             }
             if events.is_buffer_empty() {
@@ -242,6 +245,7 @@ impl Companion for Watch {
             Err(Errno::SRCH) => return Ok(()),
             Err(error) => return Err(format!("the jail cannot be watched: {error}")),
         };
+        sys::watch::wake_soon();
         self.running = Some(Running { jail, inotify, masks: None });
         self.visit(|watch| {
             let masks = Masks::attached(Path::new(MASKS))

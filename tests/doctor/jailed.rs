@@ -32,6 +32,7 @@ fn what_is_hidden_is_not_told_and_what_is_left_is() {
         assert!(report.risks("key.environment").is_empty(), "process 1 lets nobody look");
         report.risk("network", &["send anywhere", "set `network` to false"]);
         report.risk("writable", &["home/project`"]);
+        assert!(report.risks("network.sockets").is_empty(), "scopes, or no sockets, keep them out");
 
         world.spec(
             r#"{"network":false,"denyRead":["~/.aws","~/.netrc","./.env"],"denyEnv":["GITHUB_TOKEN"],"writablePaths":["~/.cache/x"]}"#,

@@ -21,11 +21,9 @@ fn machines_root() -> bool {
 
 /// The script that tries rows, one line of answer each: the error's number, 0 for success.
 fn attempts<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    let mut script = SCRIPT.to_owned();
-    for row in rows {
-        script.push_str(&format!("attempt({:?}, sub {{ {} }});\n", row.name, row.perl()));
-    }
-    script
+    let calls: Vec<String> =
+        rows.map(|row| format!("attempt({:?}, sub {{ {} }});", row.name, row.perl())).collect();
+    [SCRIPT, &calls.join("\n")].concat()
 }
 
 fn answers(text: &str) -> Vec<(String, i32)> {
@@ -82,6 +80,19 @@ fn each_refused_call_is_refused_inside_and_answered_outside() {
                 assert_ne!(number, row.refused, "control of {name}");
             }
         }
+    });
+}
+
+#[test]
+fn every_process_inside_has_the_filter() {
+    for_both(|world| {
+        // One more than outside, where there may be one already, for process 1 as well.
+        let look = "sed -n 's/^Seccomp_filters:\\t//p' /proc/self/status";
+        let outside: u32 = ok(&world.plainly(look)).trim().parse().unwrap();
+        let inside =
+            ok(&world
+                .inside(&format!("{look} /proc/1/status; grep -c 'Seccomp:.2' /proc/1/status")));
+        assert_eq!(inside, format!("{0}\n{0}\n1\n", outside + 1));
     });
 }
 

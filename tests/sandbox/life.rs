@@ -1,7 +1,8 @@
 //! Law 8: exit codes and signals pass through, and nothing outlives the launcher.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,13 @@ fn start(world: &World, script: &str) -> Child {
     child
 }
 
+/// The code as a shell sees it.
+fn seen(status: ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap()
+}
+
 fn code(mut child: Child) -> i32 {
-    child.wait().unwrap().code().unwrap_or(-1)
+    seen(child.wait().unwrap())
 }
 
 fn pid(child: &Child) -> i32 {
@@ -46,7 +52,7 @@ fn codes_and_signals_pass_through() {
             ("kill -KILL $$", 137),
             ("ulimit -c 0; kill -SEGV $$", 139),
         ] {
-            assert_eq!(world.inside(script).status.code(), Some(code), "{script}");
+            assert_eq!(seen(world.inside(script).status), code, "{script}");
         }
         let absent = world.run_with(&[], &["no-such-program"]).output().unwrap();
         assert_eq!(absent.status.code(), Some(127));
@@ -54,6 +60,26 @@ fn codes_and_signals_pass_through() {
         let data = world.run_with(&[], &["/etc/passwd"]).output().unwrap();
         assert_eq!(data.status.code(), Some(126));
         has(&err(&data), &["`/etc/passwd` cannot be executed"]);
+    });
+}
+
+#[test]
+fn the_launcher_dies_by_the_signal_that_says_stop() {
+    for_both(|world| {
+        let run = |script: &str| {
+            let mut command = world.command(world.launcher());
+            command.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "sh", "-c"]);
+            command.arg(script).output().unwrap().status
+        };
+        for (name, number) in [("INT", 2), ("QUIT", 3), ("TERM", 15), ("HUP", 1), ("PIPE", 13)] {
+            let status = run(&format!("ulimit -c 0; kill -{name} $$"));
+            assert_eq!((status.signal(), status.core_dumped()), (Some(number), false), "{name}");
+            // The same code without the signal is none.
+            assert_eq!(run(&format!("exit {}", 128 + number)).code(), Some(128 + number));
+        }
+        // Others say something about the program only.
+        assert_eq!(run("kill -KILL $$").code(), Some(137));
+        assert_eq!(run("kill -ALRM $$").code(), Some(142));
     });
 }
 
@@ -191,7 +217,11 @@ fn a_daemon_left_behind_ends_with_the_program() {
 #[test]
 fn whoever_of_the_chain_is_killed_nothing_is_left() {
     for_both(|world| {
-        for link in ["launcher", "monitor", "process 1"] {
+        for (spec, link) in ["{}", r#"{"nestedUserns":true}"#]
+            .into_iter()
+            .flat_map(|spec| ["launcher", "monitor", "process 1"].map(|link| (spec, link)))
+        {
+            world.spec(spec);
             let token = token();
             let mut child =
                 start(world, &format!("setsid sleep {token} & touch up; sleep {token}"));
@@ -210,7 +240,7 @@ fn whoever_of_the_chain_is_killed_nothing_is_left() {
             assert!(gone, "{link}: {:?}", processes(&token));
             let status = child.wait().unwrap();
             if link != "launcher" {
-                assert_eq!(status.code(), Some(137), "{link}");
+                assert_eq!(seen(status), 137, "{link}");
             }
             assert!(!fs::exists(format!("/proc/{first}/exe")).unwrap());
         }
@@ -238,7 +268,11 @@ fn signals_before_the_program_is_up_are_not_lost() {
 fn a_kill_during_the_start_leaves_nothing_either() {
     for_both(|world| {
         for monitor in [false, true] {
-            for wait in 0..16 {
+            for (spec, wait) in ["{}", r#"{"nestedUserns":true}"#]
+                .into_iter()
+                .flat_map(|spec| (0..16).map(move |wait| (spec, wait)))
+            {
+                world.spec(spec);
                 let token = token();
                 let mut command = world.command(world.launcher());
                 command.arg("run").arg("--spec").arg(world.spec_file());
@@ -255,7 +289,7 @@ fn a_kill_during_the_start_leaves_nothing_either() {
                 let gone = wait_for(Duration::from_secs(2), || {
                     child.try_wait().unwrap().is_some() && processes(&token).is_empty()
                 });
-                assert!(gone, "after {wait} ms: {:?}", processes(&token));
+                assert!(gone, "{spec} after {wait} ms: {:?}", processes(&token));
             }
         }
     });
@@ -348,5 +382,101 @@ fn a_signal_that_the_caller_ignored_reaches_neither_launcher_nor_program() {
             kill(pid(&child), signal);
             assert_eq!(code(child), 3, "{ignored}");
         }
+    });
+}
+
+#[test]
+fn a_stopped_launcher_can_be_killed_and_continued() {
+    for_both(|world| {
+        for end in [Signal::KILL, Signal::CONT] {
+            let token = token();
+            let script =
+                "setsid sleep TOKEN & touch up; while [ ! -e go ]; do sleep 0.02; done; exit 6";
+            let child = start(world, &script.replace("TOKEN", &token));
+            kill(pid(&child), Signal::STOP);
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!processes(&token).is_empty());
+            fs::write(world.workspace.join("go"), "").unwrap();
+            kill(pid(&child), end);
+            assert_eq!(code(child), if end == Signal::KILL { 137 } else { 6 });
+            assert!(wait_for(Duration::from_secs(2), || processes(&token).is_empty()));
+            fs::remove_file(world.workspace.join("go")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn odd_beginnings_do_not_matter() {
+    for_both(|world| {
+        let run = format!(
+            "'{}' run --spec '{}' -- sh -c 'sleep 0.1; echo fine; exit 5'",
+            world.launcher().display(),
+            world.spec_file().display()
+        );
+        let quoted = run.replace('\'', "'\\''");
+        for (start, shown) in [
+            (format!("exec {run}"), "fine\n"),
+            (format!("trap '' CHLD TSTP TTIN TTOU CONT; exec {run}"), "fine\n"),
+            (format!("exec {run} <&-"), "fine\n"),
+            (format!("exec {run} >&-"), ""),
+            (format!("exec {run} <&- >&- 2>&-"), ""),
+            (format!("setsid -w {run}"), "fine\n"),
+            (
+                format!(
+                    "perl -MPOSIX -e 'my $s = POSIX::SigSet->new; $s->fillset; \
+                     sigprocmask(SIG_SETMASK, $s); exec q(sh), q(-c), $ARGV[0]' '{quoted}'"
+                ),
+                "fine\n",
+            ),
+        ] {
+            let output = world.plainly(&start);
+            assert_eq!((output.status.code(), out(&output).as_str()), (Some(5), shown), "{start}");
+        }
+    });
+}
+
+#[test]
+fn neither_launcher_nor_process_1_works_while_it_waits() {
+    for_both(|world| {
+        let ticks = |pid: i32| -> u64 {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+            fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+        };
+        // Ten thousand orphans are left to process 1 first.
+        let script = "for i in $(seq 100); do (for j in $(seq 100); do (: &) ; done); done; \
+                      touch up; exec sleep 3";
+        let child = start(world, script);
+        let monitor = *children(pid(&child)).first().unwrap();
+        let first = *children(monitor).first().unwrap();
+        let all = [pid(&child), monitor, first];
+        assert!(
+            wait_for(Duration::from_secs(30), || children(first).len() == 1),
+            "{:?}",
+            children(first)
+        );
+        let before = all.map(ticks);
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(all.map(ticks), before);
+        for pid in [all[0], all[2]] {
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+            assert_eq!(threads, 1);
+        }
+        assert_eq!(code(child), 0);
+    });
+}
+
+#[test]
+fn a_flood_of_signals_does_not_hold_up_the_end() {
+    for_both(|world| {
+        let mut child = start(world, "trap '' WINCH; touch up; sleep 0.5; exit 3");
+        let ended = wait_for(Duration::from_secs(20), || {
+            for _ in 0..1000 {
+                kill(pid(&child), Signal::WINCH);
+            }
+            child.try_wait().unwrap().is_some()
+        });
+        assert!(ended);
+        assert_eq!(code(child), 3);
     });
 }

@@ -165,7 +165,9 @@ fn attempt(world: &World, row: &Row) -> String {
             format!("{}{}", out(&tried), err(&tried))
         }
     };
-    assert!(!told.contains("SECRET"), "{name}: leaked: {told}");
+    // The variable that names the pipe with the keys is no key.
+    let leaked = told.replace("KLI_SECRETS_FD", "").contains("SECRET");
+    assert!(!leaked, "{name}: leaked: {told}");
     let found = row.refusal.split('|').find(|part| told.contains(part));
     let found = found.unwrap_or_else(|| panic!("{name}: not `{}`: {told}", row.refusal));
     if !row.effect.is_empty() {

@@ -246,11 +246,11 @@ fn a_hundred_megabytes_pass_unchanged_in_both_directions() {
              sysread(S,$b,1)==0 or die \"more\\n\"; print \"whole\\n\""
         );
         assert_eq!(ok(&world.inside(&client("127.0.0.1", sends.port, &receive))), "whole\n");
-        let send = format!(
+        let sending = format!(
             "{make} for(1..{PIECES}){{ $o=0; while($o < {PIECE}){{ \
              $o += syswrite(S,$p,{PIECE}-$o,$o) or die \"$!\\n\" }} }} shutdown(S,1); print <S>"
         );
-        assert_eq!(ok(&world.inside(&client("::1", takes.port, &send))), "whole\n");
+        assert_eq!(ok(&world.inside(&client("::1", takes.port, &sending))), "whole\n");
     });
 }
 

@@ -126,7 +126,7 @@ fn network(here: &Here) -> Vec<Risk> {
                 _ => "confine kli with `network` false when the model is on this machine",
             }),
     ];
-    if here.jail.is_some() {
+    if here.jail.as_ref().is_some_and(|jail| jail.sockets) {
         let sockets = examine::abstract_sockets();
         if sockets > 0 {
             risks.push(
@@ -136,7 +136,7 @@ fn network(here: &Here) -> Vec<Risk> {
                         "{sockets} abstract sockets of the host can be reached, whatever is hidden"
                     ),
                 )
-                .repair("set `network` to false"),
+                .repair("set `network` to false, or use Linux 6.12 or later"),
             );
         }
     }
@@ -356,7 +356,8 @@ fn held(kind: Kind, path: &Path) -> Vec<PathBuf> {
 
 /// How a key reaches kli where tools do not find it.
 fn key_elsewhere() -> &'static str {
-    "hand the key over in a variable (`keyEnv`), which tools do not get"
+    "name its file in the specification's `secrets`, or hand the key over in a variable (`keyEnv`): tools \
+     get neither"
 }
 
 /// The keys that a container was started with: kli wipes its own environment, not that of the

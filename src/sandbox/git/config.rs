@@ -12,28 +12,35 @@ pub(in super::super) struct Variable {
 
 /// The variables of `text`, in order. What git would refuse to read ends the list.
 pub(in super::super) fn variables(text: &[u8]) -> Vec<Variable> {
+    parse(text).0
+}
+
+/// The same, and whether git would read all of it.
+pub(in super::super) fn parse(text: &[u8]) -> (Vec<Variable>, bool) {
     let mut reader = Reader { rest: text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) };
-    let mut section: Vec<u8> = Vec::new();
+    let mut section: Option<Vec<u8>> = None;
     let mut found = Vec::new();
     while let Some(byte) = reader.next() {
         match byte {
             b'#' | b';' => reader.line_end(),
             b'[' => match reader.section() {
-                Some(name) => section = name,
-                None => break,
+                Some(name) => section = Some(name),
+                None => return (found, false),
             },
             byte if byte.is_ascii_whitespace() => {}
             byte if byte.is_ascii_alphabetic() => {
-                let Some((key, value)) = reader.variable(byte) else { break };
-                let mut name = section.clone();
+                let Some((mut name, (key, value))) = section.clone().zip(reader.variable(byte))
+                else {
+                    return (found, false);
+                };
                 name.push(b'.');
                 name.extend(key);
                 found.push(Variable { name, value });
             }
-            _ => break,
+            _ => return (found, false),
         }
     }
-    found
+    (found, true)
 }
 
 /// The last value of `name`, as git takes it.

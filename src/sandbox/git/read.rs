@@ -60,17 +60,25 @@ pub(in super::super) fn text(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    text_of(&handle, limit)
-}
-
-/// The text behind a handle of a regular file.
-pub(in super::super) fn text_of(handle: &OwnedFd, limit: u64) -> io::Result<Vec<u8>> {
     // Opened through the handle: what was looked at is what is read.
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = std::fs::File::from(rustix::fs::open(name, flags, Mode::empty())?);
+    read_to_end(rustix::fs::open(name, READ.difference(OFlags::NOFOLLOW), Mode::empty())?, limit)
+}
+
+/// How a regular file is opened for reading, and nothing else waited for.
+pub(in super::super) const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// What is left to read of an open file, at most `limit` bytes of it.
+///
+/// # Errors
+/// What the system says; `FileTooLarge` above the limit.
+pub(in super::super) fn read_to_end(file: OwnedFd, limit: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    file.take(limit.saturating_add(1)).read_to_end(&mut text)?;
+    std::fs::File::from(file).take(limit.saturating_add(1)).read_to_end(&mut text)?;
     if u64::try_from(text.len()).is_ok_and(|length| length > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -172,26 +172,31 @@ impl Held<'_> {
         for name in &repository.names {
             let reason = "makes the host run code later";
             let path = name.path.as_path();
+            if name.present != Present::Absent {
+                self.hold(path, Kind::Protect, reason);
+            }
+            // Also of what is there: another run may have made it, and removes it at its end.
+            let empty = "absent, it stands there empty for the time of the run";
             match (name.present, name.group) {
-                (Present::File | Present::Directory | Present::Odd, _) => {
-                    self.hold(path, Kind::Protect, reason);
+                (Present::Absent | Present::Directory, Group::Hooks) => {
+                    self.wait_for(path, Kind::EmptyDirectory, empty);
                 }
-                (Present::Absent, Group::Hooks) => {
-                    self.wait_for(path, Kind::EmptyDirectory, reason);
-                }
-                (Present::Absent, Group::Settings) if stands_empty(repository, path) => {
-                    self.wait_for(path, Kind::EmptyFile, reason);
+                (Present::Absent | Present::File, Group::Settings)
+                    if stands_empty(repository, path) =>
+                {
+                    self.wait_for(path, Kind::EmptyFile, empty);
                 }
                 (Present::Absent, Group::Pointer) if leads_away(path) => {
-                    self.wait_for(path, Kind::Forbidden, reason);
+                    self.wait_for(path, Kind::Forbidden, "would lead to settings elsewhere");
                 }
-                (Present::Absent, Group::Settings | Group::Pointer | Group::Tree) => {
-                    self.wait_for(path, Kind::Protect, reason);
+                (Present::Absent, _) => {
+                    self.wait_for(path, Kind::Protect, "made, the host would run what it says");
                 }
+                (Present::File | Present::Directory | Present::Odd, _) => {}
             }
         }
         if repository.kind != Repo::Foreign {
-            let reason = "linked worktrees";
+            let reason = "a new linked worktree points to its own repository alone";
             self.wait_for(&common.join("worktrees"), Kind::Worktrees, reason);
         }
     }
@@ -219,7 +224,7 @@ impl Held<'_> {
                 Found::Absent | Found::Unreachable | Found::Unknown(_) => continue,
             };
             if *physical != denied.spelled {
-                let reason = format!("denied: {}", denied.wish);
+                let reason = format!("denied: {}, wherever it leads", denied.wish);
                 self.wait_for(&denied.spelled, kind, &reason);
             }
         }

@@ -10,6 +10,9 @@ use super::super::sockets::{NIX_DAEMON, State};
 use super::super::spec::Spec;
 use super::{Kind, Mount, PlanError, covering, in_replaced_tree, printable, shown};
 
+/// Why an overlay lies on `/var`.
+pub(super) const ANCHOR: &str = "services keep sockets and pipes in it, which it cuts";
+
 /// The most ports of `localPorts`: each takes two of the launcher's descriptors.
 const PORTS: usize = 64;
 

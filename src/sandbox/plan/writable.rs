@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Facts, Writable};
-use super::super::spec::Spec;
+use super::super::spec::{Base, Spec, caches};
 use super::{Create, Kind, Mount, PlanError, covering, order, shown};
 
 /// The workspace and everything else that is writable, outermost first.
@@ -23,8 +23,15 @@ pub(super) fn mounts(
     // Where the inside of this or an earlier start can have planted a link (law 16).
     let mut roots = vec![facts.workspace.clone()];
     roots.extend(facts.writable.iter().map(|path| path.physical.clone()));
+    // What most specifications make writable may have been so at a start with another one.
+    roots.extend(facts.state.as_ref().map(|state| state.physical.clone()));
+    for home in &facts.physical_homes {
+        roots.extend(caches().map(|(base, below)| match base {
+            Base::Xdg(xdg) => home.join(xdg.below_home().unwrap_or_default()).join(below),
+            _ => home.join(below),
+        }));
+    }
     let state = facts.state.as_ref().filter(|_| spec.state_dir);
-    roots.extend(state.map(|state| state.physical.clone()));
 
     for path in &facts.writable {
         let refuse = |because| PlanError::Writable { wish: path.wish.clone(), because };
@@ -72,10 +79,19 @@ pub(super) fn mounts(
     }
     create.sort_by(|a, b| a.path.cmp(&b.path));
     mounts.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
-    // What lies inside another writable path is writable through it.
+    // What lies inside another writable path is writable through it, unless something between is
+    // read-only.
     let mut outermost: Vec<Mount> = Vec::new();
     for mount in mounts {
-        if !outermost.iter().any(|above| mount.destination.starts_with(&above.destination)) {
+        let through = |above: &Mount| {
+            mount.destination.starts_with(&above.destination)
+                && !facts.read_only.iter().any(|path| {
+                    path.physical.starts_with(&above.destination)
+                        && mount.destination != path.physical
+                        && mount.destination.starts_with(&path.physical)
+                })
+        };
+        if !outermost.iter().any(through) {
             outermost.push(mount);
         }
     }

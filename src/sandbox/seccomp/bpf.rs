@@ -40,9 +40,12 @@ pub(super) struct Instruction {
 impl Instruction {
     /// As the kernel reads it.
     pub(super) fn bytes(self) -> [u8; 8] {
-        let [a, b] = self.code.to_ne_bytes();
-        let [e, f, g, h] = self.value.to_ne_bytes();
-        [a, b, self.yes, self.no, e, f, g, h]
+        let mut bytes = [0; 8];
+        let parts = self.code.to_ne_bytes().into_iter().chain([self.yes, self.no]);
+        for (byte, value) in bytes.iter_mut().zip(parts.chain(self.value.to_ne_bytes())) {
+            *byte = value;
+        }
+        bytes
     }
 }
 

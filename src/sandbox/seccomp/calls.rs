@@ -1,7 +1,7 @@
 //! The numbers of the system calls that the filter names, for both architectures
 //! (`arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h` of Linux).
 
-/// Name, number on x86_64, number on aarch64; `None` where there is no such call.
+/// Name, number on `x86_64`, number on aarch64; `None` where there is no such call.
 pub(super) const CALLS: [(&str, Option<u32>, Option<u32>); 58] = [
     ("acct", Some(163), Some(89)),
     ("add_key", Some(248), Some(217)),

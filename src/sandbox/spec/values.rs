@@ -302,6 +302,12 @@ const CACHES: [(&str, &[(Base, &str)]); 6] = [
     ("@uv", &[(Base::Xdg(Xdg::Cache), "uv")]),
 ];
 
+/// The caches of package managers that one word makes writable: below the home, or below the cache
+/// directory.
+pub(in super::super) fn caches() -> impl Iterator<Item = (Base, &'static str)> {
+    CACHES.iter().flat_map(|(_, paths)| paths.iter().copied())
+}
+
 /// An entry of `writablePaths`: a path, or the name of a package manager's caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WritableEntry(pub(super) Vec<SpecPath>);

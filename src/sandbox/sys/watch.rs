@@ -22,3 +22,33 @@ pub(in super::super) fn seal_all(tree: BorrowedFd<'_>) -> io::Result<()> {
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Asks to be run soon after a wake-up, in turn for short turns: a turn of a tenth of a millisecond
+/// instead of some milliseconds (sched(7), Linux 6.12; before it nothing changes). What this process
+/// has to do takes less. Best effort: under any scheduler the watch works, only later.
+pub(in super::super) fn wake_soon() {
+    /// `struct sched_attr` in its first published size.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    const NORMAL: u32 = 0;
+    let mut attributes = Attributes::default();
+    let size = size_of::<Attributes>();
+    // SAFETY: the structure has the size that is said; this process alone is concerned.
+    unsafe {
+        let read = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0);
+        if read == 0 && attributes.policy == NORMAL {
+            attributes.runtime = 100_000;
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+        }
+    }
+}

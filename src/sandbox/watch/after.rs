@@ -1,6 +1,7 @@
 //! What is left to do when nothing inside lives any more, in the launcher's own namespace: a last
 //! look for what was planted, which is set aside, and the empty directories, which are removed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::super::plan::shown;
-use super::walk::{is_foreign, names};
+use super::walk::{is_foreign, is_link, names};
 use super::{Rule, Watch};
 
 /// The name that a planted file has afterwards; nothing looks for it.
@@ -39,14 +40,7 @@ impl Watch {
             let place = self.place(entry);
             let found = match &entry.rule {
                 Rule::Nothing | Rule::Pointer => set_aside(&place, entry.rule == Rule::Pointer),
-                Rule::Worktrees(seen) => match directory(&place).and_then(|it| names(&it)) {
-                    // One that was made in the last moment.
-                    Ok(names) => names
-                        .into_iter()
-                        .filter(|name| !seen.contains(name))
-                        .try_for_each(|name| set_aside(&place.join(name).join("commondir"), true)),
-                    Err(_) => Ok(()),
-                },
+                Rule::Worktrees(seen) => worktrees(&place, seen),
                 Rule::Held(_) | Rule::Empty(_) => Ok(()),
             };
             if done.is_ok() {
@@ -68,6 +62,44 @@ fn remove_empty(directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
+/// Looks through linked worktrees: for links, of which git makes none, and for those that were made
+/// in the last moment.
+fn worktrees(place: &Path, seen: &BTreeSet<OsString>) -> Result<(), String> {
+    let Ok(list) = directory(place) else {
+        let parent = place.parent().and_then(|parent| directory(parent).ok());
+        let name = place.file_name().unwrap_or_default().to_owned();
+        return match parent {
+            Some(parent) if is_link(&parent, &name) => set_aside(place, false),
+            _ => Ok(()),
+        };
+    };
+    for name in names(&list).unwrap_or_default() {
+        if is_link(&list, &name) {
+            // Under another name in here it would be one all the same.
+            return match rustix::fs::unlinkat(&list, name.as_bytes(), AtFlags::empty()) {
+                Ok(()) => Err(format!(
+                    "the link `{}` was planted while the jail ran and is removed, so the run counts \
+                     as failed",
+                    shown(&place.join(name))
+                )),
+                Err(error) => Err(unmoved(&place.join(name), error)),
+            };
+        }
+        if !seen.contains(&name) {
+            set_aside(&place.join(name).join("commondir"), true)?;
+        }
+    }
+    Ok(())
+}
+
+fn unmoved(place: &Path, error: Errno) -> String {
+    format!(
+        "`{}` was planted while the jail ran and cannot be set aside ({error}): remove it before \
+         version control runs there",
+        shown(place)
+    )
+}
+
 /// Renames what was planted at `place`, so that git on the host does not find it.
 fn set_aside(place: &Path, pointer: bool) -> Result<(), String> {
     let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { return Ok(()) };
@@ -79,11 +111,7 @@ fn set_aside(place: &Path, pointer: bool) -> Result<(), String> {
     match rustix::fs::renameat(&parent, name.as_bytes(), &parent, aside(place)) {
         Ok(()) => Err(super::walk::planted(place)),
         Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(format!(
-            "`{}` was planted while the jail ran and cannot be set aside ({error}): remove it before \
-             git runs there",
-            shown(place)
-        )),
+        Err(error) => Err(unmoved(place, error)),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::fs::{Dir, FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::fchdir;
 
@@ -25,6 +25,8 @@ const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
+    // A directory that could not be passed may be passable now.
+    .union(WatchFlags::ATTRIB)
     .union(WatchFlags::ONLYDIR);
 
 /// What changes the content of a file in a directory.
@@ -153,6 +155,10 @@ impl Watch {
                 }
                 Ok(none)
             }
+            // git makes a directory, and nothing in it is a link.
+            (Rule::Worktrees(_), End::There(_, target, ..)) if !is_directory(&target) => {
+                Err(planted(&place).into())
+            }
             (Rule::Worktrees(_), End::There(path, target, ..)) => {
                 self.list(index, path, target, known, first)
             }
@@ -183,6 +189,9 @@ impl Watch {
         let (root, path) = (*root, path.clone());
         let new: Vec<OsString> =
             names.into_iter().filter(|name| seen.insert(name.clone())).collect();
+        if let Some(link) = new.iter().find(|name| is_link(&step.handle, name)) {
+            return Err(planted(&place.join(link)).into());
+        }
         if !first {
             self.entries.extend(new.into_iter().map(|name| Entry {
                 root,
@@ -206,7 +215,10 @@ impl Watch {
         let Some(handle) = root.handle.clone() else { return Ok(End::Absent(None)) };
         let mut at = self.step_of(root.path.clone(), handle, known)?;
         // A pin keeps a link as it is, and what may not be is not to be a link either.
-        let follow = !matches!(rule, Rule::Held(Kind::Pin) | Rule::Nothing | Rule::Pointer);
+        let follow = !matches!(
+            rule,
+            Rule::Held(Kind::Pin) | Rule::Nothing | Rule::Pointer | Rule::Worktrees(_)
+        );
         let mut links = 0;
         while let Some(name) = rest.pop() {
             if name == ".." {
@@ -357,6 +369,17 @@ pub(super) fn planted(place: &Path) -> String {
         shown(place),
         shown(Path::new(&super::after::aside(place)))
     )
+}
+
+fn is_directory(handle: &OwnedFd) -> bool {
+    rustix::fs::fstat(handle)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Whether a name is a symbolic link.
+pub(super) fn is_link(directory: &OwnedFd, name: &OsString) -> bool {
+    rustix::fs::statat(directory, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 /// The names in a directory.

@@ -17,7 +17,7 @@ pub(super) enum Control {
 }
 
 /// One attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     /// The call; `None` when the expression is whole.

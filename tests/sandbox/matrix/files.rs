@@ -49,11 +49,11 @@ fn view() -> Vec<Row> {
         row(
             1,
             "name the host to the kernel",
-            "echo other > /proc/sys/kernel/hostname; perl -e 'syscall(170, \"other\", 5); print \"$!\\n\"'",
+            "echo other > /proc/sys/kernel/hostname; perl -e 'my $n = \"other\"; syscall(170, $n, 5); print \"$!\\n\"'",
         )
         .refused("Operation not permitted")
         .effect("grep other /proc/sys/kernel/hostname")
-        .control("unshare -Uru perl -e 'syscall(170, \"other\", 5) == 0 and print \"named\\n\"'", "named"),
+        .control("unshare -Uru perl -e 'my $n = \"other\"; syscall(170, $n, 5) == 0 and print \"named\\n\"'", "named"),
         row(1, "see shared memory of the host", "tail -n +2 /proc/sysvipc/shm; echo none")
             .setup("ipcmk -M 4096 | tr -dc 0-9 > $R/data/shm")
             .refused("none")
