@@ -10,9 +10,6 @@ use super::super::sockets::{NIX_DAEMON, State};
 use super::super::spec::Spec;
 use super::{Kind, Mount, PlanError, covering, in_replaced_tree, printable, shown};
 
-/// Why an overlay lies on `/var`.
-pub(super) const ANCHOR: &str = "services keep sockets and pipes in it, which it cuts";
-
 /// The most ports of `localPorts`: each takes two of the launcher's descriptors.
 const PORTS: usize = 64;
 
@@ -139,6 +136,14 @@ pub(super) fn allow(
         }
     }
     Ok(reachable)
+}
+
+/// Where an overlay cuts the sockets of services, those to come too. The price is that files there are
+/// as they were when they were first looked at, so it is not all of `/var`. Where something is mounted
+/// in it, nothing is asked for: there is no overlay then, and what was found is masked.
+pub(super) fn anchors(facts: &Facts) -> Vec<(PathBuf, String)> {
+    let trees = facts.sockets.trees.iter().filter(|path| facts.mounts.below(path).is_empty());
+    trees.map(|path| (path.clone(), "services keep sockets in it, which are cut".into())).collect()
 }
 
 /// The masks over what the mounts would show of the host's sockets and named pipes. Below `anchors`
