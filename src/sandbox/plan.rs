@@ -399,7 +399,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         ));
     }
     let (protected, protected_later) = held::plan(spec, facts, &mounts, &masks);
-    let anchors = [(PathBuf::from("/var"), sockets::ANCHOR.to_owned())];
+    let anchors = sockets::anchors(facts);
     let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
     let cut: Vec<PathBuf> = held.overlays.iter().map(|overlay| overlay.anchor.clone()).collect();
     let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &cut, &mut notes);
