@@ -12,7 +12,7 @@ use super::facts::{Facts, Writable};
 use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER, MASKS};
 
-mod environment;
+pub mod environment;
 mod held;
 mod hidden;
 pub mod kernel;
@@ -20,13 +20,12 @@ mod marker;
 mod read_only;
 mod sockets;
 mod tmp;
-mod workspace;
+pub mod workspace;
 mod writable;
 
-pub use environment::{ALWAYS, Handed, SESSION_VARIABLES};
+pub use environment::Handed;
 pub use hidden::{Name, NameKind, Overlay, Rebind};
 pub(super) use tmp::INNER as TMP_INNER;
-pub use workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE};
 
 /// What one start asks for besides the specification. It can only narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

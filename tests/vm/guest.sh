@@ -64,18 +64,18 @@ recipe() {
       bad "$label: no recipe: $(cat "$script.err")"
     chmod 0755 "$script"
     # Only this user's own directory is known to it.
-    as "$user" KLI_PROGRAM=bash timeout 300 "$script" -c "$(cat "$here/inside.sh")" inside "$network" 192.0.2.1 8080 "$shown" >"$script.out" 2>&1
+    as "$user" KLI_PROGRAM=bash timeout 1800 "$script" -c "$(cat "$here/inside.sh")" inside "$network" 192.0.2.1 8080 "$shown" >"$script.out" 2>&1
     code=$?
     sed "s/^/  /" "$script.out"
     [ $code = 0 ] && [ "$(grep -c '^ok ' "$script.out")" = 14 ] || bad "$label: assertions, exit $code"
     [ "$(cat "$place/made-inside" 2>/dev/null)" = written ] || bad "$label: what was written inside is not there"
     [ "$(cat "$place/.env")" = SECRET ] && [ "$(cat "$place/secret/key")" = SECRET ] || bad "$label: a secret was changed"
     if [ $network = on ]; then
-      as "$user" KLI_PROGRAM=bash timeout 300 "$script" -c 'exit 42' >"$script.out" 2>&1
+      as "$user" KLI_PROGRAM=bash timeout 1800 "$script" -c 'exit 42' >"$script.out" 2>&1
       code=$?
       [ $code = 42 ] && say '  ok exit code passes' || bad "$label: exit code $code: $(cat "$script.out")"
     fi
-    as "$user" timeout 300 "$script" -p go --model replay/x --profile autonomous --max-turns 9 >"$script.out" 2>&1
+    as "$user" timeout 1800 "$script" -p go --model replay/x --profile autonomous --max-turns 9 >"$script.out" 2>&1
     code=$?
     if [ $code = 0 ] && grep -q '^The note is there.$' "$script.out" && [ "$(cat "$place/note.txt")" = 'from inside' ]; then
       say '  ok a turn of kli'
@@ -110,25 +110,25 @@ devcontainer() {
     words() { jq -r "$1 | @sh" "$out.file" | tr '\n' ' '; }
     eval "as $user $(words '.initializeCommand')" || bad "$label: initializeCommand"
     dockerfile=$(jq -r .build.dockerfile "$out.file") context=$(jq -r .build.context "$out.file")
-    as "$user" timeout 300 podman build -q --build-arg BASE=localhost/kli-test -t localhost/kli-dev \
+    as "$user" timeout 1800 podman build -q --build-arg BASE=localhost/kli-test -t localhost/kli-dev \
       -f ".devcontainer/$dockerfile" ".devcontainer/$context" >"$out" 2>&1 || bad "$label: build: $(cat "$out")"
     folder=$(jq -r .workspaceFolder "$out.file")
     init=$(jq -r 'if .init then "--init" else "" end' "$out.file")
     remote=$(jq -r .remoteUser "$out.file")
     name=dev-$network
-    eval "as $user timeout 300 podman run -d --rm --name $name --userns keep-id --user $remote $init \
+    eval "as $user timeout 1800 podman run -d --rm --name $name --userns keep-id --user $remote $init \
       $(words '.runArgs') $(words '([.workspaceMount] + .mounts)[] | ["--mount", .]') \
       $(words '.containerEnv | to_entries[] | ["--env", "\(.key)=\(.value)"]') \
       localhost/kli-dev sleep 600" >"$out" 2>&1 || bad "$label: start: $(cat "$out")"
-    eval "as $user timeout 300 podman exec -w '$folder' -u $remote $name $(words '.postStartCommand')" >"$out" 2>&1 &&
+    eval "as $user timeout 1800 podman exec -w '$folder' -u $remote $name $(words '.postStartCommand')" >"$out" 2>&1 &&
       grep -q '^kli ' "$out" && say '  ok postStartCommand' || bad "$label: postStartCommand: $(cat "$out")"
-    as "$user" timeout 300 podman exec -w "$folder" -u "$remote" "$name" bash -c "$(cat "$here/inside.sh")" inside "$network" 192.0.2.1 8080 no >"$out" 2>&1
+    as "$user" timeout 1800 podman exec -w "$folder" -u "$remote" "$name" bash -c "$(cat "$here/inside.sh")" inside "$network" 192.0.2.1 8080 no >"$out" 2>&1
     code=$?
     sed 's/^/  /' "$out"
     [ $code = 0 ] && [ "$(grep -c '^ok ' "$out")" = 14 ] || bad "$label: assertions, exit $code"
-    as "$user" timeout 300 podman exec -w "$folder" -u "$remote" "$name" bash -c 'echo x >.devcontainer/Dockerfile' >"$out" 2>&1
+    as "$user" timeout 1800 podman exec -w "$folder" -u "$remote" "$name" bash -c 'echo x >.devcontainer/Dockerfile' >"$out" 2>&1
     [ $? != 0 ] && grep -q 'Read-only file system' "$out" && say '  ok its own files are read-only' || bad "$label: .devcontainer can be written: $(cat "$out")"
-    as "$user" timeout 300 podman exec -w "$folder" -u "$remote" "$name" kli -p go --model replay/x --profile autonomous --max-turns 9 >"$out" 2>&1
+    as "$user" timeout 1800 podman exec -w "$folder" -u "$remote" "$name" kli -p go --model replay/x --profile autonomous --max-turns 9 >"$out" 2>&1
     code=$?
     if [ $code = 0 ] && grep -q '^The note is there.$' "$out" && [ "$(cat "$place/note.txt")" = 'from inside' ]; then
       say '  ok a turn of kli'

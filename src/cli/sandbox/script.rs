@@ -5,7 +5,10 @@ use crate::{
     config::names,
     sandbox::{
         facts::{KERNEL_FILES, RUN},
-        plan::{ALWAYS, SENSITIVE, SESSION_VARIABLES, SOURCES, SYSTEM, TOPS, WIDE},
+        plan::{
+            environment::{ALWAYS, SESSION_VARIABLES},
+            workspace::{SENSITIVE, SOURCES, SYSTEM, TOPS, WIDE},
+        },
         spec::{Base, Git, Spec, SpecPath, Tmp},
     },
 };
