@@ -40,8 +40,6 @@ pub(super) struct Row {
     control: &'static str,
     /// What the control prints.
     shows: &'static str,
-    /// Only this user, with the reason in the table.
-    only: Option<(Who, &'static str)>,
 }
 
 #[derive(Clone)]
@@ -66,7 +64,6 @@ pub(super) fn row(law: u8, attempt: &'static str, script: impl Into<String>) -> 
         effect: "",
         control: "",
         shows: "",
-        only: None,
     }
 }
 
@@ -99,10 +96,6 @@ impl Row {
 
     pub(super) fn control(self, control: &'static str, shows: &'static str) -> Self {
         Self { control, shows, ..self }
-    }
-
-    pub(super) fn only(self, who: Who, why: &'static str) -> Self {
-        Self { only: Some((who, why)), ..self }
     }
 }
 
@@ -205,9 +198,6 @@ fn law(number: u8) {
     let mut failed = Vec::new();
     for who in [Who::User, Who::Root] {
         for row in &rows {
-            if row.only.is_some_and(|(only, _)| only != who) {
-                continue;
-            }
             // One of its own: what a row leaves behind is no other's.
             let world = World::new(who);
             prepare(&world);
@@ -274,10 +264,7 @@ fn the_table_in_the_documentation_is_current() {
     );
     for row in all() {
         let cell = |text: &str| text.replace('|', " or ").replace('\n', " ");
-        let told = match (cell(row.refusal), row.only) {
-            (told, Some((_, why))) => format!("{told} ({why})"),
-            (told, None) => told,
-        };
+        let told = cell(row.refusal);
         let control = if row.control.is_empty() {
             "in the test".to_owned()
         } else if row.shows.is_empty() {

@@ -162,13 +162,9 @@ fn a_git_directory_around_the_workspace_is_opened_in_parts() {
 fn a_denied_git_directory_is_neither_opened_nor_shown() {
     let mut facts = facts();
     facts.git = Some(worktree());
-    facts.denied = vec![Denied {
-        wish: "~/src/main".into(),
-        spelled: "/h/me/src/main".into(),
-        found: Found::Directory("/h/me/src/main".into()),
-    }];
+    facts.denied = vec![denied("/h/me/src/main")];
     let plan = plan(&facts);
-    assert_eq!(rights(seen(&plan, MAIN)), 0);
+    assert_eq!(view(&plan, MAIN).rights(), 0);
     assert!(!plan.awaited.iter().any(|mount| mount.destination.starts_with(MAIN)));
 }
 
