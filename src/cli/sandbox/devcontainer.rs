@@ -110,12 +110,18 @@ fn bind(from: &str, to: &str, read_only: bool) -> String {
     format!("type=bind,source={from},target={to}{}", if read_only { ",readonly" } else { "" })
 }
 
+/// What lies over a hidden directory. No repository keeps an empty one, so it is made first.
+fn empty_directory() -> String {
+    format!("{WORKSPACE}/{OWN}/nothing")
+}
+
 /// What is made on the host before the container: its own directories, and missing writable ones.
 fn made_first(spec: &Spec) -> Result<Vec<String>, CliError> {
     let mut made = vec!["${localEnv:HOME}/.config/kli".to_owned()];
     if spec.state_dir {
         made.push("${localEnv:HOME}/.local/state/kli".to_owned());
     }
+    made.push(empty_directory());
     for path in spec.writable_paths.iter().filter(|path| path.base != Base::Root) {
         made.push(places(path)?.0);
     }
@@ -170,7 +176,8 @@ fn mounts(spec: &Spec) -> Result<Vec<String>, CliError> {
         }
         let (_, to) = places(path)?;
         match is_there(path) {
-            Some(true) => mounts.push(format!("type=tmpfs,target={to},ro")),
+            // Not a memory file system: Podman copies into it what it covers.
+            Some(true) => mounts.push(bind(&empty_directory(), &to, true)),
             Some(false) => mounts.push(bind(&format!("{WORKSPACE}/{OWN}/empty"), &to, true)),
             None => {}
         }
