@@ -31,7 +31,12 @@ fn plain(plan: &serde_json::Value, empty: &str) -> Vec<String> {
         .map(str::to_owned)
         .collect();
     words.extend(["--chdir".into(), plan["workspace"].as_str().unwrap().into()]);
-    for mount in plan["mounts"].as_array().unwrap() {
+    let names = plan["overlays"].as_array().unwrap().iter().flat_map(|overlay| {
+        overlay["names"].as_array().unwrap().iter().filter(|name| {
+            ["hidden file", "hidden directory"].contains(&name["kind"].as_str().unwrap())
+        })
+    });
+    for mount in plan["mounts"].as_array().unwrap().iter().chain(names) {
         let to = mount["destination"].as_str().unwrap();
         let pieces: Vec<&str> = match mount["kind"].as_str().unwrap() {
             "read-only" if to == "/run/kli/inner" => vec!["--ro-bind", LAUNCHER, to],
@@ -99,9 +104,13 @@ fn compare(name: &str, home: &Path, spec: &str) {
     );
 }
 
+fn denied(paths: &[String]) -> String {
+    serde_json::json!({ "denyRead": paths }).to_string()
+}
+
 fn main() {
     let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
-    let home = directory.path();
+    let home = &directory.path().join("home");
     std::fs::create_dir_all(home.join("project")).unwrap();
     std::fs::create_dir_all(home.join(".aws")).unwrap();
     std::fs::create_dir_all(home.join("many")).unwrap();
@@ -118,7 +127,26 @@ fn main() {
             format!("~/many/{number}")
         })
         .collect();
-    compare("1000 denied files", home, &serde_json::json!({ "denyRead": many }).to_string());
+    compare("1000 denied files in a directory of the home", home, &denied(&many));
+    let writable: Vec<String> = (0..1000)
+        .map(|number| {
+            std::fs::create_dir_all(home.join("project/many")).unwrap();
+            std::fs::write(home.join(format!("project/many/{number}")), "x").unwrap();
+            format!("./many/{number}")
+        })
+        .collect();
+    compare("1000 denied files in the workspace", home, &denied(&writable));
+    let anchors: Vec<String> = (0..50)
+        .map(|number| {
+            let place = directory.path().join(format!("outside/{number}"));
+            std::fs::create_dir_all(&place).unwrap();
+            std::fs::write(place.join("key"), "x").unwrap();
+            place.join("key").to_str().unwrap().to_owned()
+        })
+        .collect();
+    compare("50 denied files in directories of their own", home, &denied(&anchors));
+    let both: Vec<String> = many.into_iter().chain(anchors).collect();
+    compare("both", home, &denied(&both));
 
     let size = std::fs::metadata(LAUNCHER).unwrap().len();
     println!("launcher: {size} bytes");

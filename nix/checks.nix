@@ -28,6 +28,15 @@ kli.checks
     sandbox = {
       denyRead = [ "~/.ssh" ];
       denyEnv = [ "AWS_*" ];
+      passEnv = [ "EDITOR" ];
+      secrets.ANTHROPIC_API_KEY = "/run/secrets/anthropic";
+      writablePaths = [ "@cargo" ];
+      localPorts = [ 11434 ];
+      tmp = "host-subdir";
+      limits = {
+        tasks = 512;
+        memory = "8G";
+      };
     };
   };
 }

@@ -214,6 +214,13 @@ pub(crate) fn has(text: &str, parts: &[&str]) {
     }
 }
 
+/// Ends a jail that was started with [`World::run_with`], and waits for it.
+pub(crate) fn end(mut child: std::process::Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
+}
+
 /// The processes whose command line contains `token`.
 pub(crate) fn processes(token: &str) -> Vec<i32> {
     let mut found = Vec::new();

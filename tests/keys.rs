@@ -1,6 +1,7 @@
 //! Keys: where they come from, in which order, and where they are not: no child, no session, no
 //! output and no error shows one.
 
+mod launcher;
 mod redaction;
 mod scan;
 mod sources;

@@ -24,6 +24,7 @@ mod keys;
 mod model;
 mod policy;
 mod project;
+mod recipes;
 mod repo;
 mod sandbox;
 mod screen;

@@ -218,6 +218,37 @@ fn a_key_of_the_specification_has_one_name_in_rust_nix_and_the_documents() {
     }
 }
 
+/// What the table says how to get back is there: every option of its last column is a key.
+#[test]
+fn every_option_that_restores_the_plain_line_exists() {
+    let text = fs::read_to_string(root().join("docs/confinement.md")).unwrap();
+    let (_, part) = text.split_once("## Differences from the plain bubblewrap line").unwrap();
+    let mut named = BTreeSet::new();
+    let mut rows = 0;
+    for row in part.lines().filter(|line| line.starts_with("| ")).skip(2) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        assert_eq!(cells.len(), 4, "{row}");
+        rows += 1;
+        let option = cells[3].trim();
+        if option == "none" {
+            continue;
+        }
+        let words: Vec<&str> = option.split('`').skip(1).step_by(2).collect();
+        assert!(!words.is_empty(), "an option or `none`: {row}");
+        // A value stands behind `=`.
+        let mut rest = option;
+        for word in words {
+            let (before, after) = rest.split_once(&format!("`{word}`")).unwrap();
+            if !before.trim_end().ends_with('=') {
+                assert!(kli::sandbox::spec::KEYS.contains(&word), "no key `{word}`: {row}");
+                named.insert(word);
+            }
+            rest = after;
+        }
+    }
+    assert!(rows >= 20 && named.len() >= 10, "{rows} rows, {named:?}");
+}
+
 #[test]
 fn the_options_of_nix_mean_what_the_launcher_means_by_default() {
     use kli::sandbox::spec::{Spec, parse};

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
 
+mod agent;
+mod caches;
 mod commands;
 mod environment;
 mod failure;

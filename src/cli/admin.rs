@@ -168,7 +168,7 @@ mod tests {
             (&["kli-admin", "-p"], "`--print` is no option of kli-admin"),
             (&["kli-admin", "hi there"], "takes no prompt"),
             (&["kli-admin", "atuh"], "did you mean `kli-admin auth`?"),
-            (&["kli-admin", "sandbox"], "`kli-admin sandbox` is not part of this version"),
+            (&["kli-admin", "sandbox"], "kli-admin sandbox <COMMAND>"),
             (&["kli-admin", "demo"], "`demo` is no command of kli-admin; use `kli demo`"),
             (&["kli-admin", "--print-authority", "--model", "a/b"], "`--model` is no option"),
             (&["kli-admin", "--print-authority", "--continue"], "is no option of kli-admin"),

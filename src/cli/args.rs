@@ -165,6 +165,11 @@ pub(crate) enum Command {
         /// The directory; it is created
         directory: PathBuf,
     },
+    /// Confine kli without its launcher
+    Sandbox {
+        #[command(subcommand)]
+        command: SandboxCommand,
+    },
     /// Look at the sessions of this directory
     Sessions {
         #[command(subcommand)]
@@ -233,6 +238,51 @@ pub(crate) enum ConfigCommand {
     Path,
     /// Print the JSON schema of a settings file
     Schema,
+}
+
+/// What to do about confinement.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Print ready-to-run confinement for a host without the launcher
+    Recipe {
+        /// What confines
+        #[arg(value_enum)]
+        kind: RecipeKind,
+        /// The specification, `-` for standard input; every key at its default without it
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        spec: Option<PathBuf>,
+        /// Write it to this place, where nothing may be yet
+        #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+        output: Option<PathBuf>,
+    },
+}
+
+/// What a recipe confines with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecipeKind {
+    /// Bubblewrap, by a script
+    Bwrap,
+    /// Docker, by a script
+    Docker,
+    /// Podman, by a script
+    Podman,
+    /// A transient unit of systemd, by a script
+    SystemdRun,
+    /// A dev container for an editor
+    Devcontainer,
+}
+
+impl RecipeKind {
+    /// Returns the name as it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bwrap => "bwrap",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::SystemdRun => "systemd-run",
+            Self::Devcontainer => "devcontainer",
+        }
+    }
 }
 
 /// What to do with sessions.

@@ -18,6 +18,7 @@ mod policy;
 mod print;
 mod project;
 mod provider;
+mod sandbox;
 mod sessions;
 mod setup;
 mod signals;
@@ -141,6 +142,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
         }
         Some(Command::Doctor { json }) => doctor::run(json, handed),
         Some(Command::Generate { directory }) => generate::run(&directory),
+        Some(Command::Sandbox { command }) => sandbox::run(&command),
         Some(Command::Sessions { command }) => sessions::run(&command),
         Some(Command::Trust { list, revoke, directory }) => {
             trust::run(list, revoke, directory.as_deref())

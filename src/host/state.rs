@@ -271,6 +271,31 @@ pub fn publish(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostErr
     write_beside(grant, path, content, 0o644)
 }
 
+/// Writes a new executable for everybody to run (0755, as far as the umask lets it).
+///
+/// # Errors
+/// As for [`write_atomic`].
+pub fn write_executable(grant: &Grant, path: &Path, content: &[u8]) -> Result<(), HostError> {
+    write_beside(grant, path, content, 0o755)
+}
+
+/// Moves a file or a directory to a place on the same file system where nothing is yet.
+///
+/// # Errors
+/// [`HostError::NotGranted`], or the system's refusal: `EEXIST` when something is there.
+pub fn move_new(grant: &Grant, from: &Path, to: &Path) -> Result<(), HostError> {
+    granted(grant, from)?;
+    granted(grant, to)?;
+    rustix::fs::renameat_with(
+        rustix::fs::CWD,
+        from,
+        rustix::fs::CWD,
+        to,
+        rustix::fs::RenameFlags::NOREPLACE,
+    )
+    .map_err(|error| HostError::io("make", to, error))
+}
+
 fn write_beside(grant: &Grant, path: &Path, content: &[u8], mode: u32) -> Result<(), HostError> {
     granted(grant, path)?;
     let fail = |source| HostError::io("write", path, source);
@@ -336,7 +361,7 @@ pub fn read_dir(path: &Path) -> Result<Vec<OsString>, HostError> {
 }
 
 /// Returns a name for a file that is written beside its place.
-pub(super) fn temporary_name() -> String {
+pub fn temporary_name() -> String {
     format!(".kli-{:016x}.tmp", fastrand::u64(..))
 }
 

@@ -34,13 +34,20 @@ fn apparmor(launcher: &Path) -> String {
     )
 }
 
+fn is_of_one_path(error: &NamespaceError) -> bool {
+    matches!(
+        error,
+        NamespaceError::Hold { .. } | NamespaceError::Fresh { .. } | NamespaceError::Place { .. }
+    )
+}
+
 /// The repair for a failure of the own namespace.
 pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
     if Path::new(super::MARKER).exists() {
         return "this process is confined already, and a jail makes no further one: start outside"
             .into();
     }
-    if restricted_by_apparmor() && !matches!(error, NamespaceError::Hold { .. }) {
+    if restricted_by_apparmor() && !is_of_one_path(error) {
         return apparmor(launcher);
     }
     match error {
@@ -71,7 +78,12 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
              and `open_tree` there (Linux 5.2 or later)"
                 .into()
         }
-        NamespaceError::Hold { .. } => {
+        NamespaceError::Fresh { source, .. } if *source == rustix::io::Errno::ACCESS => {
+            "it is out of reach without privileges, which the inside never has: start as its owner \
+             (`runuser -u NAME -- …`)"
+                .into()
+        }
+        NamespaceError::Hold { .. } | NamespaceError::Fresh { .. } | NamespaceError::Place { .. } => {
             "was it replaced while the launcher started? Start again, or deny its directory".into()
         }
     }

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::facts;
 use super::launch::{LaunchError, namespaces, words_of};
+use super::namespace::{self, overlay};
 use super::plan::kernel::AbstractSockets;
-use super::plan::{self, Kind, Mount, Plan, Request, printable, shown};
+use super::plan::{self, Kind, Mount, Name, NameKind, Plan, Request, printable, shown};
 use super::spec::Spec;
 
 /// How a plan is printed.
@@ -22,13 +23,26 @@ pub enum Format {
     Json,
 }
 
-/// Prints what `run` would do here and now. Creates nothing.
+/// Prints what `run` would do here and now. Creates nothing on the machine; to see which overlays the
+/// kernel makes, this process enters a user and a mount namespace of its own and stays there.
 ///
 /// # Errors
 /// [`LaunchError`] when there is no plan, with the sentence that `run` would print.
 pub fn render(spec: &Spec, request: &Request, format: Format) -> Result<Vec<u8>, LaunchError> {
-    let facts = facts::probe(spec, request)?;
-    let plan = plan::build(spec, &facts, request)?;
+    let mut facts = facts::probe(spec, request)?;
+    let mut plan = plan::build(spec, &facts, request)?;
+    match namespace::enter(false) {
+        Ok(()) => {
+            while let Some(refused) = overlay::refused(&plan) {
+                facts.refused.extend(refused);
+                plan = plan::build(spec, &facts, request)?;
+            }
+        }
+        Err(error) => {
+            plan.notes
+                .push(format!("{error}: `run` is refused here, and `doctor` says what helps"));
+        }
+    }
     Ok(match format {
         Format::Words => words(&plan).into_bytes(),
         Format::Shell => shell(&plan),
@@ -58,6 +72,15 @@ fn verb(kind: &Kind) -> &'static str {
     }
 }
 
+fn name_verb(kind: &NameKind) -> &'static str {
+    match kind {
+        NameKind::File => "hidden file",
+        NameKind::Directory => "hidden directory",
+        NameKind::Absent => "absent",
+        NameKind::Link(_) => "link",
+    }
+}
+
 fn words(plan: &Plan) -> String {
     let mut lines = vec![
         format!("workspace: {}", shown(&plan.workspace)),
@@ -81,13 +104,40 @@ fn words(plan: &Plan) -> String {
         }
     ));
     lines.extend(plan.kernel.bounds().into_iter().map(|bound| format!("limit: {bound}")));
+    let line = |verb: &str, path: &std::path::Path, reason: &str| {
+        format!("  {verb:<16} {}  -- {}", shown(path), printable(reason))
+    };
+    if !plan.overlays.is_empty() {
+        lines.push(
+            "by name, on read-only overlays that are there before anything else (they hold \
+             whatever the host does; what else is below them is shown as it was first looked up):"
+                .to_owned(),
+        );
+    }
+    for overlay in &plan.overlays {
+        lines.push(line("overlay", &overlay.anchor, &overlay.reason));
+        for name in &overlay.names {
+            lines.push(line(name_verb(&name.kind), &name.path, &name.reason));
+        }
+    }
+    for rebind in &plan.rebinds {
+        lines.push(line("fresh", &rebind.path, &rebind.reason));
+    }
     lines.push("mounts (a later one wins):".to_owned());
     for mount in &plan.mounts {
+        lines.push(line(verb(&mount.kind), &mount.destination, &mount.reason));
+    }
+    if plan.mounts.iter().any(|mount| mount.kind.is_held()) {
+        lines.push(
+            "a mount holds what is there: when the host replaces it, it is put back at once, and \
+             until then the new content is seen"
+                .to_owned(),
+        );
+    }
+    for mount in &plan.awaited {
         lines.push(format!(
-            "  {:<16} {}  -- {}",
-            verb(&mount.kind),
-            shown(&mount.destination),
-            printable(&mount.reason)
+            "as soon as it appears: {}",
+            line(verb(&mount.kind), &mount.destination, &mount.reason).trim_start()
         ));
     }
     for awaited in &plan.awaited {
@@ -122,12 +172,22 @@ struct Told<'a> {
     abstract_sockets: &'a str,
     signals_scoped: bool,
     limits: Vec<String>,
+    overlays: Vec<ToldOverlay<'a>>,
+    fresh: Vec<ToldMount<'a>>,
     mounts: Vec<ToldMount<'a>>,
+    awaited: Vec<ToldMount<'a>>,
     created: Vec<String>,
     removed_variables: Vec<String>,
     set_variables: Vec<String>,
     handed: Vec<String>,
     notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ToldOverlay<'a> {
+    anchor: String,
+    reason: &'a str,
+    names: Vec<ToldMount<'a>>,
 }
 
 #[derive(Serialize)]
@@ -137,8 +197,16 @@ struct ToldMount<'a> {
     reason: &'a str,
 }
 
-fn json(plan: &Plan) -> Vec<u8> {
+fn json<'a>(plan: &'a Plan) -> Vec<u8> {
     let text = |name: &OsString| name.to_string_lossy().into_owned();
+    let told = |kind, path: &std::path::Path, reason: &'a str| ToldMount {
+        kind,
+        destination: path.to_string_lossy().into_owned(),
+        reason,
+    };
+    let list = |list: &'a [Mount]| {
+        list.iter().map(|it| told(verb(&it.kind), &it.destination, &it.reason)).collect()
+    };
     let told = Told {
         workspace: plan.workspace.to_string_lossy().into_owned(),
         network: plan.network,
@@ -146,15 +214,22 @@ fn json(plan: &Plan) -> Vec<u8> {
         abstract_sockets: plan.kernel.abstract_sockets.word(),
         signals_scoped: plan.kernel.scoped,
         limits: plan.kernel.bounds(),
-        mounts: plan
-            .mounts
+        overlays: plan
+            .overlays
             .iter()
-            .map(|mount| ToldMount {
-                kind: verb(&mount.kind),
-                destination: mount.destination.to_string_lossy().into_owned(),
-                reason: &mount.reason,
+            .map(|overlay| ToldOverlay {
+                anchor: overlay.anchor.to_string_lossy().into_owned(),
+                reason: &overlay.reason,
+                names: overlay
+                    .names
+                    .iter()
+                    .map(|name| told(name_verb(&name.kind), &name.path, &name.reason))
+                    .collect(),
             })
             .collect(),
+        fresh: plan.rebinds.iter().map(|it| told("fresh", &it.path, &it.reason)).collect(),
+        mounts: list(&plan.mounts),
+        awaited: list(&plan.awaited),
         created: plan.create.iter().map(|it| it.path.to_string_lossy().into_owned()).collect(),
         removed_variables: plan.removed.iter().map(|(name, _)| text(name)).collect(),
         set_variables: plan.corrected.iter().map(text).collect(),
@@ -166,10 +241,31 @@ fn json(plan: &Plan) -> Vec<u8> {
     text
 }
 
-/// One command. The masks are bubblewrap's own here and come last; the launcher makes them before
-/// it, which also cuts mounts that the host makes later.
+/// What the command cannot do, for those who read it. A line that begins with `#` is no comment at every
+/// prompt, a here-document is one everywhere.
+const SHELL_CANNOT: &str = "\
+: <<'KLI'
+Only `kli-sandbox run` does this: names stay hidden when the host replaces them (here each is a mount,
+which a rename on the host takes away), absent names stay absent, symbolic links stay as they are, sockets
+and pipes below the home are cut, what the host mounts later stays out.
+KLI
+";
+
+/// A name that an overlay holds, as a mask of bubblewrap's own; none for a link, whose target is hidden
+/// as well, and for what is absent.
+fn as_mask(name: &Name) -> Option<Mount> {
+    let kind = match name.kind {
+        NameKind::File if !name.is_link => Kind::MaskFile,
+        NameKind::Directory if !name.is_link => Kind::MaskDirectory,
+        _ => return None,
+    };
+    Some(Mount { destination: name.path.clone(), kind, reason: name.reason.clone() })
+}
+
+/// One command. All that hides is bubblewrap's own here and comes last.
 fn shell(plan: &Plan) -> Vec<u8> {
-    let mut text = b"( e=$(mktemp) && trap 'rm -f \"$e\"' EXIT && chmod 0444 \"$e\" &&".to_vec();
+    let mut text = SHELL_CANNOT.as_bytes().to_vec();
+    text.extend_from_slice(b"( e=$(mktemp) && trap 'rm -f \"$e\"' EXIT && chmod 0444 \"$e\" &&");
     for create in &plan.create {
         text.extend_from_slice(b" mkdir -p -m 0700 -- ");
         text.extend(quoted(create.path.as_os_str()));
@@ -201,9 +297,10 @@ fn shell(plan: &Plan) -> Vec<u8> {
         text.push(b' ');
         text.extend(quoted(&word));
     }
-    for mount in &plan.mounts {
+    let by_name = plan.overlays.iter().flat_map(|overlay| &overlay.names).filter_map(as_mask);
+    for mount in plan.mounts.iter().cloned().chain(by_name) {
         text.extend_from_slice(b" \\\n  ");
-        text.extend(mount_words(mount));
+        text.extend(mount_words(&mount));
     }
     text.extend_from_slice(b" \\\n  -- \"${SHELL:-/bin/sh}\" 9<<'KLI'\n");
     text.extend_from_slice(plan.marker.as_bytes());

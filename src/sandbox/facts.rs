@@ -15,14 +15,19 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::git::{self, Repository};
+use super::glob::Pattern;
 use super::limits::{Means, group};
+use super::mountinfo::{Table, TableError};
 use super::plan::Request;
 use super::sockets::{self, NIX_DAEMON, Sockets};
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
 
+mod denied;
 mod given;
 
+use denied::Looker;
+pub use denied::{Denied, Found, Place, Role};
 pub(super) use given::tmp_prefix;
 pub use given::{Given, TmpPlace};
 
@@ -37,10 +42,18 @@ pub struct Facts {
     pub homes: Vec<PathBuf>,
     /// The same, resolved.
     pub physical_homes: Vec<PathBuf>,
+    /// Those of them that are directories other than `/`: an overlay may lie on each.
+    pub home_anchors: Vec<PathBuf>,
+    /// What is mounted where.
+    pub mounts: Table,
+    /// Directories on which the kernel refused an overlay, each with what it said.
+    pub refused: Vec<(PathBuf, String)>,
     /// The environment, in its order.
     pub environment: Vec<(OsString, OsString)>,
     /// One entry for each name of each denied path.
     pub denied: Vec<Denied>,
+    /// One entry for each path of `readOnlyPaths`.
+    pub read_only: Vec<Writable>,
     /// One entry for each writable path.
     pub writable: Vec<Writable>,
     /// kli's state directory, when a home is known.
@@ -79,38 +92,6 @@ pub struct Facts {
     pub means: Means,
 }
 
-/// A name that shall be hidden and what is there now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denied {
-    /// As it was written.
-    pub wish: String,
-    /// With its base put in.
-    pub spelled: PathBuf,
-    /// What is there.
-    pub found: Found,
-}
-
-/// What a path leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// A directory, at its physical path.
-    Directory(PathBuf),
-    /// Anything else, at its physical path.
-    File {
-        /// The physical path.
-        physical: PathBuf,
-        /// Its link count; above one it has a name that no mask covers.
-        links: u64,
-    },
-    /// Nothing, or a link to nothing.
-    Absent,
-    /// This user may not even look, so neither may the inside, which has fewer rights: a directory
-    /// of somebody else is in the way.
-    Unreachable,
-    /// It cannot be told: the error's text.
-    Unknown(String),
-}
-
 /// A path that shall be writable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writable {
@@ -142,7 +123,7 @@ pub struct RunEntry {
 }
 
 /// The parts of `/run` that programs need and that act on nothing outside.
-const RUN: [(&str, bool); 12] = [
+pub const RUN: [(&str, bool); 12] = [
     ("/run/booted-system", false),
     ("/run/current-system", false),
     ("/run/opengl-driver", false),
@@ -169,7 +150,7 @@ const NAME_FILES: [(&str, bool); 6] = [
 ];
 
 /// What of `/proc` steers the kernel rather than a process.
-const KERNEL_FILES: [&str; 11] = [
+pub const KERNEL_FILES: [&str; 11] = [
     "acpi",
     "asound",
     "bus",
@@ -192,6 +173,14 @@ pub enum FactsError {
     /// The launcher cannot find itself.
     #[error("the launcher cannot find its own executable ({0}): is `/proc` mounted")]
     Launcher(#[source] io::Error),
+    /// What is mounted where cannot be told.
+    #[error("the table of mounts cannot be read ({0}): is `/proc` mounted")]
+    Mounts(#[source] io::Error),
+    /// What is mounted where is not understood.
+    #[error(
+        "{0}, so other names of denied files cannot be found: please report `/proc/self/mountinfo`"
+    )]
+    Table(#[from] TableError),
 }
 
 /// Looks at the machine.
@@ -209,37 +198,21 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let places = Places::new(uid, workspace.clone(), &environment);
 
-    let mut denied = Vec::new();
-    // The files of keys are hidden as if they were listed.
-    for path in spec.deny_read.iter().chain(spec.secrets.values()) {
-        let names = places.denied(path);
-        if names.is_empty() {
-            denied.push(Denied {
-                wish: path.text.clone(),
-                spelled: PathBuf::new(),
-                found: Found::Unknown("no home is known, set HOME".into()),
-            });
-        }
-        for spelled in names {
-            denied.push(Denied { wish: path.text.clone(), found: find(&spelled, uid), spelled });
-        }
-    }
-    for path in &request.deny {
-        let wish = path.to_string_lossy().into_owned();
-        let Some(names) = places.argument(path) else {
-            denied.push(Denied {
-                wish,
-                spelled: PathBuf::new(),
-                found: Found::Unknown(
-                    "it starts at no known place, or has `..`: begin with `/`, `~/` or `./`".into(),
-                ),
-            });
-            continue;
-        };
-        for spelled in names {
-            denied.push(Denied { wish: wish.clone(), found: find(&spelled, uid), spelled });
-        }
-    }
+    let mounts = Table::parse(&std::fs::read("/proc/self/mountinfo").map_err(FactsError::Mounts)?)?;
+    let physical_homes: Vec<PathBuf> = places
+        .homes
+        .iter()
+        .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
+        .collect();
+    let mut home_anchors: Vec<PathBuf> = physical_homes
+        .iter()
+        .filter(|home| **home != Path::new("/") && home.is_dir())
+        .cloned()
+        .collect();
+    home_anchors.sort();
+    home_anchors.dedup();
+    let mut looker = Looker::new(uid, &mounts, &home_anchors);
+    let mut denied = denied(spec, request, &places, &mut looker);
     let own = |base: Xdg, wish: &str| {
         let home = places.homes.first()?;
         let directory =
@@ -257,11 +230,6 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     for (file, resolver) in NAME_FILES {
         sockets::way_through_run(file, resolver, &mut run);
     }
-    let physical_homes: Vec<PathBuf> = places
-        .homes
-        .iter()
-        .map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.clone()))
-        .collect();
     let writable: Vec<Writable> =
         spec.writable_paths.iter().map(|path| places.writable(path)).collect();
     let state = own(Xdg::State, "stateDir");
@@ -271,8 +239,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         allowed.push(walk("allowNixDaemon", Path::new(NIX_DAEMON)));
     }
     for spelled in sockets::x_authority(&allowed, &places.homes, &environment) {
-        let found = find(&spelled, uid);
-        denied.push(Denied { wish: "the keys of X servers".into(), found, spelled });
+        denied.push(looker.look("allowSockets", "the keys of X servers", spelled));
     }
     let sockets = sockets::probe(sockets::Scope {
         allowed,
@@ -285,7 +252,11 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     Ok(Facts {
         uid,
         physical_homes,
+        home_anchors,
+        mounts,
+        refused: Vec::new(),
         denied,
+        read_only: spec.read_only_paths.iter().map(|path| places.writable(path)).collect(),
         writable,
         sockets,
         state,
@@ -339,6 +310,63 @@ fn means(uid: u32) -> Means {
         map.lines().all(|line| line.split_whitespace().nth(1) == Some("0"))
     };
     Means { tasks_by_limit: uid != 0 || !machines_root(), groups: group::find(Path::new("/")) }
+}
+
+/// Everything that is denied, in the order of the lists.
+fn denied(spec: &Spec, request: &Request, places: &Places, looker: &mut Looker<'_>) -> Vec<Denied> {
+    let unknown = |key, wish: &str, because: String| Denied {
+        key,
+        wish: wish.to_owned(),
+        spelled: PathBuf::new(),
+        found: Found::Unknown(because),
+        places: Vec::new(),
+    };
+    let no_home = || "no home is known, set HOME".to_owned();
+    let mut denied = Vec::new();
+    // The files of keys are hidden as if they were listed.
+    let listed = spec.deny_read.iter().map(|path| ("denyRead", path));
+    for (key, path) in listed.chain(spec.secrets.values().map(|path| ("secrets", path))) {
+        let names = places.denied(path);
+        if names.is_empty() {
+            denied.push(unknown(key, &path.text, no_home()));
+        }
+        for spelled in names {
+            denied.push(looker.look(key, &path.text, spelled));
+        }
+    }
+    for path in &request.deny {
+        let wish = path.to_string_lossy();
+        let Some(names) = places.argument(path) else {
+            let because = "it starts at no known place, or has `..`: begin with `/`, `~/` or `./`";
+            denied.push(unknown("--deny", &wish, because.into()));
+            continue;
+        };
+        for spelled in names {
+            denied.push(looker.look("--deny", &wish, spelled));
+        }
+    }
+    for path in &spec.deny_read_globs {
+        let key = "denyReadGlobs";
+        let pattern = match Pattern::new(&path.rest) {
+            Ok(pattern) => pattern,
+            Err(error) => {
+                denied.push(unknown(key, &path.text, error.to_string()));
+                continue;
+            }
+        };
+        let bases = places.denied(&SpecPath { rest: String::new(), ..path.clone() });
+        if bases.is_empty() {
+            denied.push(unknown(key, &path.text, no_home()));
+        }
+        for base in bases {
+            match looker.expand(&base, &pattern) {
+                Ok(names) => denied
+                    .extend(names.into_iter().map(|spelled| looker.look(key, &path.text, spelled))),
+                Err(because) => denied.push(unknown(key, &path.text, because)),
+            }
+        }
+    }
+    denied
 }
 
 /// Finds `name` on `PATH` as a shell would, absolute entries only.
@@ -520,38 +548,6 @@ pub fn account_home(uid: u32) -> Option<PathBuf> {
         }
     }
     sys::account_home(uid)
-}
-
-fn find(path: &Path, uid: u32) -> Found {
-    let physical = match std::fs::canonicalize(path) {
-        Ok(physical) => physical,
-        Err(error) => {
-            let found = unfound(&error);
-            if found == Found::Unreachable {
-                // A lock of the caller's own is no lock: the inside could open it where it may
-                // write. What is behind it cannot be seen now, so all of it is hidden.
-                let locked = walk("", path).physical;
-                if std::fs::metadata(&locked).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid) {
-                    return Found::Directory(locked);
-                }
-            }
-            return found;
-        }
-    };
-    match std::fs::symlink_metadata(&physical) {
-        Ok(meta) if meta.is_dir() => Found::Directory(physical),
-        Ok(meta) => Found::File { physical, links: meta.nlink() },
-        Err(error) => unfound(&error),
-    }
-}
-
-fn unfound(error: &io::Error) -> Found {
-    match error.raw_os_error() {
-        // A loop of links and a name longer than any file's lead to nothing as well.
-        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG) => Found::Absent,
-        Some(libc::EACCES) => Found::Unreachable,
-        _ => Found::Unknown(error.to_string()),
-    }
 }
 
 /// Follows `path` one component at a time and remembers each symbolic link.

@@ -160,8 +160,8 @@ pub(super) fn run(
 ) -> Result<u8, LaunchError> {
     sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
-    let facts = facts::probe(spec, request)?;
-    let plan = plan::build(spec, &facts, request)?;
+    let mut facts = facts::probe(spec, request)?;
+    let mut plan = plan::build(spec, &facts, request)?;
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
     out_of_reach(&bwrap, &plan).map_err(|inside| LaunchError::Unusable {
         path: bwrap.clone(),
@@ -218,11 +218,24 @@ pub(super) fn run(
             .map_err(step("the launcher cannot be closed to others"))?;
     }
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
-    namespace::mask(&plan.mounts).map_err(told)?;
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
         return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
     }
+    // Where the kernel refuses an overlay, the plan is another one.
+    let prepared = loop {
+        match namespace::overlay::prepare(&plan).map_err(told)? {
+            Ok(prepared) => break prepared,
+            Err(refused) => {
+                facts
+                    .refused
+                    .extend(refused.into_iter().map(|it| (it.anchor, it.source.to_string())));
+                plan = plan::build(spec, &facts, request)?;
+            }
+        }
+    };
+    namespace::hold(&prepared, &plan.mounts).map_err(told)?;
+    drop(prepared);
 
     if facts.uid == 0 && owner != 0 {
         // A warning, so a closed standard error is no reason to stop.

@@ -1,7 +1,7 @@
 //! The launcher's own namespaces. A user and a mount namespace: mounts that the host makes later stay out
-//! (law 1), and the masks are in place before bubblewrap binds anything, so that every bind it
-//! makes carries them along (law 2). And a PID namespace for its children, whose process 1 is
-//! bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
+//! (law 1), and what hides and protects is in place before bubblewrap binds anything, so that every
+//! bind it makes carries it along (laws 2 and 9). And a PID namespace for its children, whose process 1
+//! is bubblewrap's monitor: when that ends, the kernel ends all the others, also those that have not
 //! come to setting a death signal yet (law 8).
 
 #![expect(clippy::disallowed_methods, reason = "the id maps of the own namespace are written here")]
@@ -14,10 +14,14 @@ use rustix::fs::{Access, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, OpenTreeFlags, mount_change, open_tree};
 
-use super::plan::{Mount, shown};
+use super::plan::{Kind, Mount, shown};
 use super::sys;
 
 pub(super) mod hold;
+pub(super) mod overlay;
+
+use hold::Masks;
+use overlay::Prepared;
 
 /// Why the own namespace or a mask could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +38,24 @@ pub enum NamespaceError {
     /// The file system that the masks are made of.
     #[error("the masks cannot be made: {0}")]
     Source(#[source] Errno),
+    /// What shall lie over an overlay as it is on the host.
+    #[error("`{}` cannot be shown as it is: {source}", shown(path))]
+    Fresh {
+        /// The path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Errno,
+    },
+    /// An overlay that was made cannot be put in place.
+    #[error("the overlay cannot be put on `{}`: {source}", shown(path))]
+    Place {
+        /// The directory.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Errno,
+    },
     /// One held mount.
     #[error("`{}` cannot be {verb}: {source}", shown(path))]
     Hold {
@@ -120,7 +142,58 @@ pub(super) fn copy_offset(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the held mounts, masks among them.
-pub(super) fn mask(mounts: &[Mount]) -> Result<(), NamespaceError> {
-    hold::all(mounts)
+/// Puts everything in place that the launcher holds: overlays, what lies over them, pins and
+/// protections, each after what is around it, and at last the masks.
+pub(super) fn hold(prepared: &Prepared, mounts: &[Mount]) -> Result<(), NamespaceError> {
+    enum Step<'a> {
+        Overlay(&'a OwnedFd),
+        Fresh(&'a OwnedFd),
+        Held(&'a Mount),
+    }
+    let depth = |path: &Path| path.components().count();
+    let mut steps: Vec<((usize, u8), &Path, Step<'_>)> = Vec::new();
+    for (path, tree) in &prepared.overlays {
+        steps.push(((depth(path), 0), path, Step::Overlay(tree)));
+    }
+    for (path, tree) in &prepared.rebinds {
+        steps.push(((depth(path), 1), path, Step::Fresh(tree)));
+    }
+    for mount in mounts.iter().filter(|mount| mount.kind.is_held()) {
+        let path = mount.destination.as_path();
+        let place = match mount.kind {
+            Kind::Pin => (depth(path), 2),
+            Kind::Protect => (depth(path), 3),
+            // Nothing else lies on a mask.
+            _ => (usize::MAX, 0),
+        };
+        steps.push((place, path, Step::Held(mount)));
+    }
+    // Stable: masks stay in the order of the plan.
+    steps.sort_by_key(|(place, ..)| *place);
+    let held = steps.iter().any(|(.., step)| matches!(step, Step::Held(_)));
+    // It lies over `/` for a moment, where no look-up of this process passes, since its root is the
+    // directory below.
+    let masks = held.then(|| Masks::attached(Path::new("/"))).transpose();
+    let masks = masks.map_err(NamespaceError::Source)?;
+    let done = steps.into_iter().try_for_each(|(_, path, step)| {
+        let to = || path.to_path_buf();
+        match (step, &masks) {
+            (Step::Overlay(tree), _) => overlay::attach(tree.as_fd(), path)
+                .map_err(|source| NamespaceError::Place { path: to(), source }),
+            (Step::Fresh(tree), _) => overlay::attach(tree.as_fd(), path)
+                .map_err(|source| NamespaceError::Fresh { path: to(), source }),
+            (Step::Held(mount), Some(masks)) => {
+                hold::one(mount, masks).map_err(|source| NamespaceError::Hold {
+                    path: to(),
+                    verb: if mount.kind.is_mask() { "hidden" } else { "kept as it is" },
+                    source,
+                })
+            }
+            (Step::Held(_), None) => Ok(()),
+        }
+    });
+    if let Some(masks) = masks {
+        masks.detach().map_err(NamespaceError::Source)?;
+    }
+    done
 }

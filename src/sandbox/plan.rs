@@ -5,25 +5,26 @@
 //! whatever order (law 2). A later law is a further mount with its reason, or a further refusal.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
-use super::facts::{Facts, Found, Writable};
+use super::facts::{Facts, Writable};
 use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER, MASKS};
 
-mod environment;
+pub mod environment;
 mod held;
+mod hidden;
 pub mod kernel;
+mod marker;
+mod read_only;
 mod sockets;
 mod tmp;
-mod workspace;
+pub mod workspace;
 mod writable;
 
 pub use environment::Handed;
+pub use hidden::{Name, NameKind, Overlay, Rebind};
 pub(super) use tmp::INNER as TMP_INNER;
 
 /// What one start asks for besides the specification. It can only narrow.
@@ -54,6 +55,10 @@ pub struct Plan {
     pub workspace: PathBuf,
     /// Directories to create on the host before the start, outermost first.
     pub create: Vec<Create>,
+    /// The overlays that the launcher makes before anything else, outermost first (law 2).
+    pub overlays: Vec<Overlay>,
+    /// What it shows over them as it is on the host, outermost first.
+    pub rebinds: Vec<Rebind>,
     /// The mounts; a later one wins.
     pub mounts: Vec<Mount>,
     /// What is absent now and becomes the kind of mount that is named here as soon as it appears.
@@ -186,6 +191,14 @@ pub enum PlanError {
         /// Why, with the repair.
         because: String,
     },
+    /// A path of `readOnlyPaths` that cannot be made read-only.
+    #[error("`readOnlyPaths`: `{}`: {because}", printable(wish))]
+    ReadOnly {
+        /// As it was written.
+        wish: String,
+        /// Why, with the repair.
+        because: String,
+    },
     /// The state directory cannot be made writable.
     #[error("`stateDir`: `{}`: {because}", shown(path))]
     State {
@@ -234,8 +247,10 @@ pub enum PlanError {
     #[error("`localPorts`: {0} ports are more than the 64 that can be handed through: name fewer")]
     Ports(usize),
     /// Nothing can tell whether a denied path is there.
-    #[error("`denyRead`: `{}` cannot be looked at: {because}", printable(wish))]
+    #[error("`{key}`: `{}` cannot be looked at: {because}", printable(wish))]
     Denied {
+        /// The key or option that it stands in.
+        key: &'static str,
         /// As it was written.
         wish: String,
         /// The error's text.
@@ -290,7 +305,8 @@ pub(super) fn printable(text: &str) -> String {
 pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, PlanError> {
     workspace::check(spec, facts)?;
     let mut notes = Vec::new();
-    let masks = masks(facts, &mut notes)?;
+    let wanted = hidden::wanted(facts, &mut notes)?;
+    let masks = hidden::present(&wanted);
     if let Some(mask) = covering(&masks, &facts.workspace) {
         return Err(PlanError::Workspace {
             path: facts.workspace.clone(),
@@ -319,8 +335,14 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let mut mounts = base(spec, facts);
     let tmp = tmp::place(facts, &masks, &writable, &mut mounts)?;
     mounts.extend(run(facts, network, &runtime));
+    let (protections, mut awaited) = read_only::protected(facts, &masks, &writable, &mut notes);
     mounts.extend(shown_again(facts, &masks, &writable));
-    mounts.extend(writable);
+    mounts.extend(read_only::bound_again(facts, &masks, &mut notes)?);
+    // A protection lies between what is writable around it and what is writable in it.
+    let mut layers = writable;
+    layers.extend(protections);
+    layers.sort_by_key(|mount| order(mount).0);
+    mounts.extend(layers);
     // Under a mask there is nothing to show.
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
     let config = writable::protected_config(facts, &masks, &mounts, &mut create)?;
@@ -354,9 +376,24 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
             reason: "nothing is added to `/run` from inside".into(),
         },
     ]);
-    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &[], &mut notes);
-    let (held, awaited) = held::plan(spec, facts, &mounts, &masks);
-    let visible: Vec<Mount> = masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
+    for pattern in &spec.deny_read_globs {
+        notes.push(format!(
+            "`{}` hides what it means at the start; what appears later under such a name is not hidden",
+            printable(&pattern.text)
+        ));
+    }
+    let (protected, protected_later) = held::plan(spec, facts, &mounts, &masks);
+    let anchors = sockets::anchors(facts);
+    let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
+    let cut: Vec<PathBuf> = held.overlays.iter().map(|overlay| overlay.anchor.clone()).collect();
+    let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &cut, &mut notes);
+    let visible: Vec<Mount> =
+        held.masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
+    awaited.extend(protected_later);
+    awaited.extend(held.awaited);
+    let by_name = held.overlays.iter().flat_map(|overlay| &overlay.names);
+    let by_name =
+        by_name.filter(|name| matches!(name.kind, NameKind::File | NameKind::Directory)).count();
     let built = environment::build(spec, facts, request, &mounts, &runtime, &reachable)?;
     // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
     let disable_userns =
@@ -364,8 +401,9 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     // In an order of their own, so that the order of the lists never shows.
     notes.sort();
     notes.dedup();
-    let marker = marker(network, &kernel, facts, &mounts, visible.len(), &built.removed);
-    mounts.extend(held);
+    let hidden = visible.len() + by_name;
+    let marker = marker::text(network, &kernel, facts, &mounts, hidden, &built.removed);
+    mounts.extend(protected);
     mounts.extend(visible);
     mounts.extend(sockets);
     Ok(Plan {
@@ -374,6 +412,8 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         kernel,
         workspace: facts.workspace.clone(),
         create,
+        overlays: held.overlays,
+        rebinds: held.rebinds,
         mounts,
         awaited,
         ports,
@@ -387,88 +427,17 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     })
 }
 
-/// The masks, outermost first, none inside another, each path once.
-fn masks(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Mount>, PlanError> {
-    let mut masks = Vec::new();
-    for denied in &facts.denied {
-        // A pattern hides nothing, and whoever wrote one believes that it does. A wish can stand for
-        // several places (`~`); a name that is there in one of them is a name.
-        let is_name = || {
-            facts
-                .denied
-                .iter()
-                .any(|it| it.wish == denied.wish && !matches!(it.found, Found::Absent))
-        };
-        if denied.wish.contains(['*', '?']) && !is_name() {
-            return Err(PlanError::Pattern(denied.wish.clone()));
-        }
-        let spelled = shown(&denied.spelled);
-        let (physical, kind) = match &denied.found {
-            Found::Directory(physical) => (physical, Kind::MaskDirectory),
-            Found::File { physical, links } => {
-                if *links > 1 {
-                    notes.push(format!(
-                        "`{spelled}` has {links} hard links: its other names are not hidden"
-                    ));
-                }
-                (physical, Kind::MaskFile)
-            }
-            Found::Absent => {
-                notes.push(format!(
-                    "`{spelled}` is absent: nothing to hide now, and it is not hidden if it \
-                     appears while the jail runs"
-                ));
-                continue;
-            }
-            Found::Unreachable => {
-                notes.push(format!(
-                    "`{spelled}` is out of this user's reach, and so of the inside's"
-                ));
-                continue;
-            }
-            Found::Unknown(because) => {
-                return Err(PlanError::Denied {
-                    wish: denied.wish.clone(),
-                    because: because.clone(),
-                });
-            }
-        };
-        // The jail's own file systems are there instead, and a mask would only be in their way.
-        if physical == Path::new("/")
-            || ["/proc", "/dev"].iter().any(|own| physical.starts_with(own))
-        {
-            return Err(PlanError::Denied {
-                wish: denied.wish.clone(),
-                because: format!("it leads to `{}`, take it out", shown(physical)),
-            });
-        }
-        let reason = if *physical == denied.spelled {
-            format!("denied: {}", denied.wish)
-        } else {
-            format!("denied: {}, which leads here", denied.wish)
-        };
-        masks.push(Mount { destination: physical.clone(), kind, reason });
-    }
-    // The reason takes part so that the order of the lists never shows.
-    masks.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
-    let mut kept: Vec<Mount> = Vec::new();
-    let mut outermost: std::collections::BTreeSet<PathBuf> = std::collections::BTreeSet::new();
-    for mask in masks {
-        if mask.destination.ancestors().any(|above| outermost.contains(above)) {
-            continue;
-        }
-        outermost.insert(mask.destination.clone());
-        kept.push(mask);
-    }
-    Ok(kept)
-}
-
 fn order(mount: &Mount) -> (usize, &[u8]) {
     (mount.destination.components().count(), mount.destination.as_os_str().as_bytes())
 }
 
 fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    masks.iter().find(|mask| path.starts_with(&mask.destination))
+    // Compared as text first: part by part is slow for thousands of masks.
+    let text = path.as_os_str().as_bytes();
+    masks.iter().find(|mask| {
+        text.starts_with(mask.destination.as_os_str().as_bytes())
+            && path.starts_with(&mask.destination)
+    })
 }
 
 /// The most of a file system in memory that is only there to be empty, in bytes.
@@ -614,70 +583,15 @@ fn is_there(path: &Writable) -> bool {
 
 /// Whether what a mask hides would be seen without it: the last mount over it shows the host.
 fn is_visible(mounts: &[Mount], mask: &Mount) -> bool {
-    let above = mounts
-        .iter()
-        .rev()
-        .find(|mount| mount.kind != Kind::Seal && mask.destination.starts_with(&mount.destination));
+    let shows = |mount: &&Mount| {
+        !matches!(mount.kind, Kind::Seal | Kind::Protect | Kind::Pin)
+            && mask.destination.starts_with(&mount.destination)
+    };
+    let above = mounts.iter().rev().find(shows);
     let below = mounts
         .iter()
         .any(|mount| mount.kind.is_bind() && mount.destination.starts_with(&mask.destination));
     above.is_some_and(|mount| mount.kind.is_bind()) || below
-}
-
-/// What the inside may know: no name of anything hidden.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Marker {
-    version: u64,
-    network: bool,
-    abstract_sockets: &'static str,
-    signals_scoped: bool,
-    user_namespaces: bool,
-    limits: Vec<String>,
-    workspace: String,
-    writable_paths: Vec<String>,
-    hidden_paths: usize,
-    denied_variables: usize,
-}
-
-fn marker(
-    network: bool,
-    kernel: &kernel::Surface,
-    facts: &Facts,
-    mounts: &[Mount],
-    hidden: usize,
-    removed: &[(OsString, &'static str)],
-) -> String {
-    let marker = Marker {
-        version: super::spec::VERSION,
-        network,
-        abstract_sockets: kernel.abstract_sockets.word(),
-        signals_scoped: kernel.scoped,
-        user_namespaces: kernel.allow.user_namespaces,
-        limits: kernel.bounds(),
-        workspace: facts.workspace.to_string_lossy().into_owned(),
-        writable_paths: mounts
-            .iter()
-            .filter(|mount| mount.kind == Kind::Writable)
-            .map(|mount| mount.destination.to_string_lossy().into_owned())
-            .collect(),
-        hidden_paths: hidden,
-        denied_variables: removed
-            .iter()
-            .filter(|(_, reason)| *reason == environment::DENIED)
-            .count(),
-    };
-    let text = serde_json::to_string(&marker).unwrap_or_default();
-    // JSON lets DEL and its like stand as they are; `explain` prints this for a terminal.
-    text.chars().fold(String::new(), |mut text, character| {
-        if character.is_control() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\\u{:04x}", u32::from(character));
-        } else {
-            text.push(character);
-        }
-        text
-    })
 }
 
 /// Whether a variable is denied by the specification or by the request.

@@ -38,6 +38,8 @@ pub(super) struct Scratch {
     name: Vec<u8>,
     /// Itself, locked.
     own: OwnedFd,
+    /// The names of this process's handles. The launcher's namespace has another `/proc` at the end.
+    handles: OwnedFd,
 }
 
 impl Scratch {
@@ -52,11 +54,13 @@ impl Scratch {
         let parent = prepare::held(path.parent().unwrap_or(path)).map_err(told)?;
         let parent = openat(&parent, b".").map_err(told)?;
         let stat = rustix::fs::fstat(&parent).map_err(told)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handles = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(told)?;
         let uid = rustix::process::geteuid().as_raw();
         if !is_safe(&stat, uid) {
             return Err(fail("another user could put something else at its name there".into()));
         }
-        sweep(&parent, uid);
+        sweep(&parent, &handles, uid);
         rustix::fs::mkdirat(&parent, &*name, Mode::RWXU).map_err(told)?;
         let made = || {
             let own = openat(&parent, &name)?;
@@ -71,7 +75,7 @@ impl Scratch {
             Ok(own)
         };
         match made() {
-            Ok(own) => Ok(Self { parent, name, own }),
+            Ok(own) => Ok(Self { parent, name, own, handles }),
             Err(error) => {
                 let _gone = rustix::fs::unlinkat(&parent, &*name, AtFlags::REMOVEDIR);
                 Err(told(error))
@@ -83,7 +87,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed now is by a later start.
-        let _left = clear(&self.own);
+        let _left = clear(&self.own, &self.handles);
         remove(&self.parent, &self.name, &self.own);
     }
 }
@@ -103,7 +107,7 @@ fn openat(at: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 }
 
 /// Removes what earlier runs of this user have left.
-fn sweep(parent: &OwnedFd, uid: u32) {
+fn sweep(parent: &OwnedFd, handles: &OwnedFd, uid: u32) {
     let prefix = tmp_prefix(uid);
     let Ok(entries) = Dir::read_from(parent) else { return };
     let stale = entries.filter_map(Result::ok).filter(|entry| {
@@ -116,7 +120,7 @@ fn sweep(parent: &OwnedFd, uid: u32) {
         let is_own = rustix::fs::fstat(&own).is_ok_and(|stat| stat.st_uid == uid);
         // Locked means that its run goes on.
         if is_own && rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _left = clear(&own);
+            let _left = clear(&own, handles);
             remove(parent, name, &own);
         }
     }
@@ -136,7 +140,7 @@ fn remove(parent: &OwnedFd, name: &[u8], own: &OwnedFd) {
 
 /// Empties `top`. A directory in a directory is moved up before it is emptied itself, so that no
 /// depth that the inside has made exhausts the stack or the descriptors.
-fn clear(top: &OwnedFd) -> Result<(), Errno> {
+fn clear(top: &OwnedFd, handles: &OwnedFd) -> Result<(), Errno> {
     let mut number = 0_u64;
     loop {
         let mut found = false;
@@ -147,7 +151,7 @@ fn clear(top: &OwnedFd) -> Result<(), Errno> {
                 Err(Errno::ISDIR | Errno::PERM) => {}
                 Err(error) => return Err(error),
             }
-            let directory = unlocked(top, &name)?;
+            let directory = unlocked(top, &name, handles)?;
             for inner in names(&directory)? {
                 match rustix::fs::unlinkat(&directory, &*inner, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => continue,
@@ -155,7 +159,7 @@ fn clear(top: &OwnedFd) -> Result<(), Errno> {
                     Err(error) => return Err(error),
                 }
                 // Its own `..` changes, so it must be writable itself.
-                drop(unlocked(&directory, &inner)?);
+                drop(unlocked(&directory, &inner, handles)?);
                 loop {
                     number += 1;
                     let up = format!("{number}");
@@ -181,12 +185,12 @@ fn clear(top: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Opens a directory that the inside may have locked, with its locks off.
-fn unlocked(at: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+fn unlocked(at: &OwnedFd, name: &[u8], handles: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::openat(at, name, flags, Mode::empty())?;
-    // The handle itself, under its name in /proc: a bare one takes no mode.
-    let own = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    rustix::fs::chmod(own, Mode::RWXU)?;
+    // By its name among the handles: a bare one takes no mode itself.
+    let own = handle.as_raw_fd().to_string();
+    rustix::fs::chmodat(handles, own, Mode::RWXU, AtFlags::empty())?;
     openat(at, name)
 }
 

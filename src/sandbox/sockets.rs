@@ -47,6 +47,9 @@ const HOME_DEPTH: usize = 2;
 const DIRECTORIES: [&str; 3] =
     ["/nix/var/nix/daemon-socket", "/var/guix/daemon-socket", "/var/run"];
 
+/// Trees in which services keep sockets among other things.
+const TREES: [&str; 4] = ["/srv", "/var/lib", "/var/snap", "/var/spool"];
+
 /// Where services outside `/run` keep sockets.
 const SERVICES: [&str; 12] = [
     "/var/lib/gdm",
@@ -101,6 +104,8 @@ pub struct Sockets {
     pub found: Vec<PathBuf>,
     /// Directories that hold nothing else.
     pub directories: Vec<PathBuf>,
+    /// Trees in which services keep sockets among other things.
+    pub trees: Vec<PathBuf>,
     /// The variables that name a socket, with its physical path.
     pub variables: Vec<(OsString, PathBuf)>,
     /// `$XAUTHORITY`, when a socket of an X server is allowed and the file is there.
@@ -173,11 +178,9 @@ pub(super) fn probe(scope: Scope<'_>) -> Sockets {
     for home in homes {
         search.run(home, HOME_DEPTH, &mut seen);
     }
-    let directories: Vec<PathBuf> = DIRECTORIES
-        .into_iter()
-        .map(PathBuf::from)
-        .filter(|path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()))
-        .collect();
+    let there = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    let directories: Vec<PathBuf> =
+        DIRECTORIES.into_iter().map(PathBuf::from).filter(there).collect();
     for directory in &directories {
         search.run(directory, KNOWN.depth, &mut seen);
     }
@@ -190,6 +193,7 @@ pub(super) fn probe(scope: Scope<'_>) -> Sockets {
         allowed,
         found: seen.paths.into_iter().collect(),
         directories,
+        trees: TREES.into_iter().map(PathBuf::from).filter(there).collect(),
         variables: variables(environment),
         authority,
         unfinished: seen.unfinished,

@@ -377,6 +377,8 @@ impl<'de> Deserialize<'de> for Spec {
                         "secrets" => {
                             spec.secrets = value::<_, Pairs<SpecPath>>(&mut map, &key)?.0;
                             variables::check_keys(&key, spec.secrets.keys())?;
+                            // They are hidden as what is denied.
+                            checked(&key, spec.secrets.values(), SpecPath::check_denied)?;
                         }
                         "secretEnv" => {
                             spec.secret_env = value::<_, List<VariableName>>(&mut map, &key)?.0;
@@ -399,13 +401,13 @@ impl<'de> Deserialize<'de> for Spec {
     }
 }
 
-fn checked<E: de::Error>(
+fn checked<'a, E: de::Error>(
     key: &str,
-    paths: &[SpecPath],
+    paths: impl IntoIterator<Item = &'a SpecPath>,
     check: fn(&SpecPath) -> Result<(), ValueError>,
 ) -> Result<(), E> {
     paths
-        .iter()
+        .into_iter()
         .try_for_each(check)
         .map_err(|error| E::custom(format_args!("{}: {error}", Quoted(key.to_owned()))))
 }

@@ -98,6 +98,7 @@ pub(super) fn supervise(
         deadline: None,
         ended: None,
         asked_to_stop: false,
+        halted: false,
         died: None,
     };
     loop {
@@ -160,6 +161,8 @@ struct Jail {
     ended: Option<String>,
     /// Whether a stop was handed on that has not been answered yet.
     asked_to_stop: bool,
+    /// Whether the program is stopped, and was not let go on since.
+    halted: bool,
     /// The signal that ended the program, and whether that had the terminal.
     died: Option<(i32, bool)>,
 }
@@ -211,7 +214,7 @@ impl Jail {
                 let Some(first) = &self.first else { return Ok(()) };
                 let first = first.as_fd();
                 match companions.iter_mut().try_for_each(|companion| companion.begin(first)) {
-                    Ok(()) => go(pipes, terminal),
+                    Ok(()) => self.go(pipes, terminal),
                     Err(sentence) => self.end(sentence),
                 }
             }
@@ -224,19 +227,20 @@ impl Jail {
 
     /// The program was stopped: then this process stops as well, for the caller's shell to see.
     fn stop(&mut self, signal: i32, holds: bool, pipes: &Pipes, terminal: &mut Terminal) {
+        self.halted = true;
         let asked = std::mem::take(&mut self.asked_to_stop);
         if !terminal.is_shared() {
             // Somebody inside may let it go on, and could not tell that to a stopped launcher. So
             // only a stop that came from outside counts, and ends from outside.
             if asked && !sys::terminal::stop(signal, false) {
-                go(pipes, terminal);
+                self.go(pipes, terminal);
             }
             return;
         }
         let from_background = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
         // A shell that brings a running job to the front says so to nobody.
         if from_background && terminal.foreground() {
-            go(pipes, terminal);
+            self.go(pipes, terminal);
             return;
         }
         if holds {
@@ -250,8 +254,16 @@ impl Jail {
                 self.waiting.push(libc::SIGHUP);
                 self.flush();
             }
-            go(pipes, terminal);
+            self.go(pipes, terminal);
         }
+    }
+
+    /// Lets the program start or go on, with the terminal if it can have it now.
+    fn go(&mut self, pipes: &Pipes, terminal: &mut Terminal) {
+        self.halted = false;
+        let foreground = terminal.is_shared() && terminal.foreground();
+        // One that is gone already is told by its end.
+        let _heard = rustix::io::write(&pipes.status, &Order::Go { foreground }.bytes());
     }
 
     /// Ends the run for a reason of the launcher's own.
@@ -264,7 +276,12 @@ impl Jail {
 
     fn receive(&mut self, signal: i32, pipes: &Pipes, terminal: &mut Terminal) {
         match signal {
-            libc::SIGCONT if self.started => go(pipes, terminal),
+            libc::SIGCONT if self.started => self.go(pipes, terminal),
+            // A key that came right after `fg`, and took the SIGCONT of that away (signal(7)).
+            libc::SIGTSTP if self.halted => {
+                self.asked_to_stop = true;
+                self.stop(signal, false, pipes, terminal);
+            }
             libc::SIGCHLD | libc::SIGCONT => {}
             libc::SIGTERM if self.deadline.is_some() => self.kill(),
             libc::SIGTERM | libc::SIGHUP => {
@@ -295,11 +312,4 @@ impl Jail {
         self.deadline = None;
         sys::kill(self.monitor.as_raw_nonzero().get(), libc::SIGKILL);
     }
-}
-
-/// Lets the program start or go on, with the terminal if it can have it now.
-fn go(pipes: &Pipes, terminal: &mut Terminal) {
-    let foreground = terminal.is_shared() && terminal.foreground();
-    // One that is gone already is told by its end.
-    let _heard = rustix::io::write(&pipes.status, &Order::Go { foreground }.bytes());
 }

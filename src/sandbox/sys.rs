@@ -288,7 +288,7 @@ pub(super) fn read_word(socket: BorrowedFd<'_>) -> io::Result<Option<Word>> {
     }
 }
 
-/// Makes the mount behind `tree` read-only, whatever else it is. Linux 5.12.
+/// Makes the mounts of `tree` read-only, whatever else they are. Linux 5.12.
 pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
     // `struct mount_attr`: set, clear, propagation, user namespace.
     let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
@@ -298,7 +298,7 @@ pub(super) fn seal(tree: BorrowedFd<'_>) -> io::Result<()> {
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
             attributes.as_ptr(),
             size_of_val(&attributes),
         )

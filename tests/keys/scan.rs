@@ -33,6 +33,8 @@ sub decoy {
     return $pid;
 }
 if ($ARGV[0] eq "DECOY") {
+    # An earlier run may have left it.
+    unlink "ready";
     my $named = sub { open my $file, "<", "/proc/$_[0]/comm"; <$file> eq "sleep\n" };
     print "holder ", decoy(q{$ENV{D} = reverse pack "H*", shift; exec "sleep", "60"}, $named), "\n";
     my $keeper = q{my $x = reverse pack "H*", shift; open my $f, ">", "ready"; sleep 60};
@@ -81,7 +83,7 @@ kill "KILL", @decoys;
 "#;
 
 /// A value backwards and in hexadecimal.
-fn hidden(value: &str) -> String {
+pub(super) fn hidden(value: &str) -> String {
     use std::fmt::Write as _;
     value.bytes().rev().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
@@ -102,14 +104,14 @@ fn line(key: &str, decoy: &str) -> String {
     )
 }
 
-struct Scene {
-    model: FakeModel,
-    key: String,
+pub(super) struct Scene {
+    pub(super) model: FakeModel,
+    pub(super) key: String,
     decoy: String,
 }
 
 impl Scene {
-    fn new(world: &World) -> Self {
+    pub(super) fn new(world: &World) -> Self {
         let (key, decoy) = (unique("sk-scan"), unique("decoy"));
         world.file("home/project/scan.pl", SCAN);
         let line = line(&key, &decoy);
@@ -120,7 +122,7 @@ impl Scene {
     }
 
     /// Checks what was found and that nothing else of the run shows the key.
-    fn judge(&self, world: &World, output: &Output, may_hold: &[u32]) {
+    pub(super) fn judge(&self, world: &World, output: &Output, may_hold: &[u32]) {
         assert!(output.status.success(), "{output:?}");
         let requests = self.model.requests();
         assert_eq!(requests.len(), 2, "{output:?}");
@@ -171,7 +173,7 @@ impl Scene {
     }
 }
 
-fn sessions_of(world: &World) -> Vec<PathBuf> {
+pub(super) fn sessions_of(world: &World) -> Vec<PathBuf> {
     let root = world.home.join(".local/state/kli/sessions");
     let directories = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
     directories
@@ -180,7 +182,7 @@ fn sessions_of(world: &World) -> Vec<PathBuf> {
         .collect()
 }
 
-fn finish(mut command: Command, input: &str) -> Output {
+pub(super) fn finish(mut command: Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     drop(command);

@@ -1,5 +1,9 @@
 //! Laws 4 and 5: the environment and the descriptors of the inside.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::jail::{Who, err, for_both, has, ok, out, refused};
 
 #[test]
@@ -178,5 +182,121 @@ fn a_file_on_standard_input_cannot_be_written_through_its_descriptor() {
         // Neither a file without a name nor one that the caller may only read is in the way.
         assert_eq!(ok(&world.plainly(&format!("{start} cat <<E\nhere\nE"))), "here\n");
         has(&ok(&world.plainly(&format!("{start} cat < /etc/passwd"))), &["root:"]);
+    });
+}
+
+#[test]
+fn a_list_passes_what_it_names_and_the_documented_minimum() {
+    for_both(|world| {
+        world.spec(r#"{"passEnv":["EDITOR","CARGO_*","AWS_*"],"denyEnv":["AWS_SECRET*"]}"#);
+        let minimum = [
+            ("COLORTERM", "truecolor"),
+            ("KLI_BAKED", "/etc"),
+            ("LANG", "C"),
+            ("LANGUAGE", "en"),
+            ("LC_TIME", "C"),
+            ("LOGNAME", "me"),
+            ("NO_COLOR", "1"),
+            ("SHELL", "/bin/sh"),
+            ("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"),
+            ("TERM", "dumb"),
+            ("TZ", "UTC"),
+            ("USER", "me"),
+            ("XDG_CACHE_HOME", "/etc"),
+        ];
+        let named = [("EDITOR", "vi"), ("CARGO_HOME", "/etc"), ("AWS_REGION", "x")];
+        let others = [
+            ("AWS_SECRET_KEY", "OTHER"),
+            ("CARGO", "OTHER"),
+            ("LD_LIBRARY_PATH", "OTHER"),
+            ("LC", "OTHER"),
+            ("GITHUB_TOKEN", "OTHER"),
+            ("XDG_SESSION_ID", "OTHER"),
+        ];
+        let run = || {
+            let mut command = world.run_with(&[], &["env"]);
+            for (name, value) in minimum.into_iter().chain(named).chain(others) {
+                command.env(name, value);
+            }
+            ok(&command.output().unwrap())
+        };
+        let text = run();
+        for (name, value) in minimum.into_iter().chain(named) {
+            assert!(text.contains(&format!("{name}={value}\n")), "{name} in {text}");
+        }
+        for name in ["HOME=", "PATH=", "PWD=", "TMPDIR=/tmp\n"] {
+            assert!(text.contains(name), "{name} in {text}");
+        }
+        assert!(!text.contains("=OTHER"), "{text}");
+        world.spec("{}");
+        assert_eq!(run().matches("=OTHER").count(), others.len(), "control");
+        world.spec(r#"{"passEnv":[]}"#);
+        let text = run();
+        assert!(!text.contains("EDITOR") && text.contains("LC_TIME=C\n"), "{text}");
+    });
+}
+
+#[test]
+fn what_the_specification_sets_wins_over_the_caller_and_the_command_line_removes_it() {
+    for_both(|world| {
+        world.file("home/value", "from a file\nwith two lines\n");
+        world.spec(
+            r#"{"env":{"SET":"by the specification","TMPDIR":"/dev/shm","SOCKET":"/run/x","EMPTY":""},
+                "envFiles":{"TOLD":"~/value"},"passEnv":[]}"#,
+        );
+        let script =
+            "printf '[%s]' \"$SET\" \"$TMPDIR\" \"$SOCKET\" \"${EMPTY-unset}\" \"$TOLD\"; mktemp";
+        let run = |options: &[&str]| {
+            let mut command = world.run_with(options, &["sh", "-c", script]);
+            command
+                .env("SET", "by the caller")
+                .env("TOLD", "by the caller")
+                .env("TMPDIR", "/var/tmp");
+            ok(&command.output().unwrap())
+        };
+        has(
+            &run(&[]),
+            &["[by the specification][/dev/shm][/run/x][][from a file\nwith two lines]/dev/shm/"],
+        );
+        let text = run(&["--deny-env", "SET", "--deny-env", "TOLD"]);
+        has(&text, &["[][/dev/shm][/run/x][][]"]);
+        // A file that would be read for a denied variable need not be there.
+        fs::remove_file(world.home.join("value")).unwrap();
+        has(&run(&["--deny-env", "TOLD"]), &["[by the specification]"]);
+        has(
+            &refused(&world.inside("true")),
+            &["`envFiles`: `TOLD`: `~/value`: it does not exist: create it, or take the entry out"],
+        );
+    });
+}
+
+#[test]
+fn a_large_environment_and_odd_values_arrive_as_they_are() {
+    for_both(|world| {
+        let long = "v".repeat(100_000);
+        let odd: &OsStr = OsStrExt::from_bytes(b"a\nb\x01\xff=\"'$(x)");
+        let mut command = world.run_with(&[], &["env", "-0"]);
+        for number in 0..10 {
+            command.env(format!("LONG_{number}"), &long);
+        }
+        let output = command.env("ODD", odd).env("ODD NAME", "x").env("NONE", "").output().unwrap();
+        assert!(output.status.success(), "{:?}", err(&output));
+        let variables: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
+        for number in 0..10 {
+            assert!(variables.contains(&format!("LONG_{number}={long}").as_bytes()));
+        }
+        for wanted in [b"ODD=a\nb\x01\xff=\"'$(x)".as_slice(), b"ODD NAME=x", b"NONE="] {
+            assert!(variables.contains(&wanted), "{wanted:?}");
+        }
+        // Found by the PATH of the inside, also where the launcher has found nothing.
+        world.file("home/project/bin/own", "#!/bin/sh\necho own\n");
+        ok(&world.plainly("chmod +x bin/own"));
+        world.spec(&format!(
+            r#"{{"env":{{"PATH":"{}/bin:/usr/bin:/bin"}}}}"#,
+            world.workspace.display()
+        ));
+        assert_eq!(ok(&world.run_with(&[], &["own"]).output().unwrap()), "own\n");
+        world.spec("{}");
+        assert_eq!(world.run_with(&[], &["own"]).output().unwrap().status.code(), Some(127));
     });
 }

@@ -83,6 +83,19 @@ fn each_refused_call_is_refused_inside_and_answered_outside() {
     });
 }
 
+#[test]
+fn every_process_inside_has_the_filter() {
+    for_both(|world| {
+        // One more than outside, where there may be one already, for process 1 as well.
+        let look = "sed -n 's/^Seccomp_filters:\\t//p' /proc/self/status";
+        let outside: u32 = ok(&world.plainly(look)).trim().parse().unwrap();
+        let inside =
+            ok(&world
+                .inside(&format!("{look} /proc/1/status; grep -c 'Seccomp:.2' /proc/1/status")));
+        assert_eq!(inside, format!("{0}\n{0}\n1\n", outside + 1));
+    });
+}
+
 /// What the groups of refusals leave alone.
 #[test]
 fn what_programs_need_is_not_refused() {

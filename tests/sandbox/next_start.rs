@@ -50,6 +50,7 @@ fn a_link_in_any_writable_place_moves_no_later_start() {
             assert!(!world.workspace.join("effect").exists());
             ok(&world.plainly(&format!("rm {link}")));
             ok(&world.inside("touch effect; rm effect"));
+            ok(&world.plainly(&format!("rm -rf {link}")));
         }
         // One that only the host can have made is followed.
         world.link("home/store", "../outside");

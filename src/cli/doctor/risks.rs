@@ -356,7 +356,8 @@ fn held(kind: Kind, path: &Path) -> Vec<PathBuf> {
 
 /// How a key reaches kli where tools do not find it.
 fn key_elsewhere() -> &'static str {
-    "hand the key over in a variable (`keyEnv`), which tools do not get"
+    "name its file in the specification's `secrets`, or hand the key over in a variable (`keyEnv`): tools \
+     get neither"
 }
 
 /// The keys that a container was started with: kli wipes its own environment, not that of the

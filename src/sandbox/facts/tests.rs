@@ -82,21 +82,3 @@ fn a_walk_tells_links_missing_parts_and_circles() {
     let found = walk("w", &root.join("file"));
     assert!(!found.directory && found.trouble.is_none());
 }
-
-#[test]
-fn what_is_found_is_told_apart() {
-    let directory = tempfile::tempdir().unwrap();
-    let root = directory.path().canonicalize().unwrap();
-    fs::write(root.join("file"), "").unwrap();
-    fs::hard_link(root.join("file"), root.join("other")).unwrap();
-    symlink("file", root.join("link")).unwrap();
-    symlink("nowhere", root.join("dangling")).unwrap();
-    symlink("round", root.join("round")).unwrap();
-    let file = Found::File { physical: root.join("file"), links: 2 };
-    assert_eq!(find(&root.join("file"), 1), file);
-    assert_eq!(find(&root.join("link"), 1), file);
-    assert_eq!(find(&root, 1), Found::Directory(root.clone()));
-    for absent in ["nothing", "dangling", "round", "file/below", &"x".repeat(300)] {
-        assert_eq!(find(&root.join(absent), 1), Found::Absent, "{absent}");
-    }
-}

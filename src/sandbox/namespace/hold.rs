@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags};
 use rustix::io::Errno;
@@ -17,30 +17,9 @@ use rustix::mount::{
 
 use super::super::plan::{Kind, Mount};
 use super::super::sys;
-use super::NamespaceError;
 
-/// Makes every held mount of a plan, in its order: what contains another comes first.
-pub(super) fn all(mounts: &[Mount]) -> Result<(), NamespaceError> {
-    let mut held = mounts.iter().filter(|mount| mount.kind.is_held()).peekable();
-    if held.peek().is_none() {
-        return Ok(());
-    }
-    // It lies over `/` for a moment, where no look-up of this process passes, since its root is the
-    // directory below.
-    let masks = Masks::attached(Path::new("/")).map_err(NamespaceError::Source)?;
-    let name = masks.descriptor();
-    let done = held.try_for_each(|mount| {
-        one(mount, &masks).map_err(|source| NamespaceError::Hold {
-            path: mount.destination.clone(),
-            verb: if mount.kind.is_mask() { "hidden" } else { "kept as it is" },
-            source,
-        })
-    });
-    unmount(name, UnmountFlags::DETACH).map_err(NamespaceError::Source)?;
-    done
-}
-
-fn one(mount: &Mount, masks: &Masks) -> Result<(), Errno> {
+/// Makes one held mount of a plan.
+pub(super) fn one(mount: &Mount, masks: &Masks) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = mount.destination.as_os_str().as_bytes();
     let target = match rustix::fs::open(name, flags, Mode::empty()) {
@@ -165,8 +144,10 @@ impl Masks {
         Ok(Self { root })
     }
 
-    fn descriptor(&self) -> PathBuf {
-        Path::new("/proc/self/fd").join(self.root.as_raw_fd().to_string())
+    /// Takes it away again; what was cloned of it stays.
+    pub(super) fn detach(self) -> Result<(), Errno> {
+        let name = Path::new("/proc/self/fd").join(self.root.as_raw_fd().to_string());
+        unmount(name, UnmountFlags::DETACH)
     }
 
     fn clone_of(&self, directory: bool) -> Result<OwnedFd, Errno> {

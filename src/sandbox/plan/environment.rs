@@ -20,7 +20,7 @@ const GONE: &str = "it points at something that is not there inside";
 const SESSION: &str = "it belongs to a session or a descriptor outside";
 
 /// Variables that speak of descriptors, sockets or sessions of the outside, whatever their form.
-const SESSION_VARIABLES: [&str; 21] = [
+pub const SESSION_VARIABLES: [&str; 21] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DBUS_SYSTEM_BUS_ADDRESS",
     "DESKTOP_STARTUP_ID",
@@ -49,7 +49,7 @@ const KEPT: [&str; 6] = ["_", "HOME", "PATH", "PWD", "TMPDIR", "XDG_RUNTIME_DIR"
 
 /// What `passEnv` keeps besides what it names; a trailing `*` as there. Who the user is, where things
 /// are, how the terminal and the language are, and what TLS needs where there is no `/etc/ssl`.
-const ALWAYS: [&str; 28] = [
+pub const ALWAYS: [&str; 28] = [
     "COLORTERM",
     "HOME",
     "KLI_*",

@@ -138,6 +138,14 @@ pub(super) fn allow(
     Ok(reachable)
 }
 
+/// Where an overlay cuts the sockets of services, those to come too. The price is that files there are
+/// as they were when they were first looked at, so it is not all of `/var`. Where something is mounted
+/// in it, nothing is asked for: there is no overlay then, and what was found is masked.
+pub(super) fn anchors(facts: &Facts) -> Vec<(PathBuf, String)> {
+    let trees = facts.sockets.trees.iter().filter(|path| facts.mounts.below(path).is_empty());
+    trees.map(|path| (path.clone(), "services keep sockets in it, which are cut".into())).collect()
+}
+
 /// The masks over what the mounts would show of the host's sockets and named pipes. Below `anchors`
 /// there are overlays, through which nothing is reached but by what is mounted on them.
 pub(super) fn hide(

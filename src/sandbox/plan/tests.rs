@@ -1,35 +1,19 @@
 use proptest::prelude::*;
-use proptest::sample::Index;
 
-use super::super::facts::Denied;
+use super::super::facts::{self, Denied, Found};
 use super::super::launch::{options, words_of};
+use super::super::mountinfo;
 use super::*;
 
 mod held;
+mod interpreter;
+mod laws;
 mod sockets;
+
+use interpreter::{View, view};
 
 const HOME: &str = "/h/me";
 const WORKSPACE: &str = "/h/me/src/project";
-
-/// Every path that the tests speak of; the nearer ones are inside the others.
-const PLACES: [&str; 16] = [
-    "/data",
-    "/data/keys",
-    "/data/keys/deep",
-    "/h/me/.aws",
-    "/h/me/.aws/credentials",
-    "/h/me/.cache",
-    "/h/me/.cache/tool",
-    "/h/me/.cache/tool/secret",
-    "/h/me/.netrc",
-    "/h/me/.config",
-    "/h/me/src/project/.env",
-    "/h/me/src/project/sub",
-    "/h/me/src/project/sub/key",
-    "/h/me/src/other",
-    "/opt/tool",
-    "/tmp/x",
-];
 
 fn there(path: &str) -> Writable {
     Writable {
@@ -52,7 +36,22 @@ fn denied(path: &str) -> Denied {
     } else {
         Found::File { physical: path.into(), links: 1 }
     };
-    Denied { wish: path.into(), spelled: path.into(), found }
+    Denied {
+        key: "denyRead",
+        wish: path.into(),
+        spelled: path.into(),
+        found,
+        places: vec![end(path, None)],
+    }
+}
+
+fn end(path: &str, anchor: Option<&str>) -> facts::Place {
+    facts::Place {
+        path: path.into(),
+        missing: 0,
+        role: facts::Role::End,
+        anchor: anchor.map(PathBuf::from),
+    }
 }
 
 pub(super) fn facts() -> Facts {
@@ -61,8 +60,12 @@ pub(super) fn facts() -> Facts {
         workspace: WORKSPACE.into(),
         homes: vec![HOME.into()],
         physical_homes: vec![HOME.into()],
+        home_anchors: vec![HOME.into()],
+        mounts: mountinfo::Table::default(),
+        refused: Vec::new(),
         environment: vec![("PATH".into(), "/bin".into()), ("TOKEN".into(), "x".into())],
         denied: Vec::new(),
+        read_only: Vec::new(),
         writable: Vec::new(),
         state: Some(there("/h/me/.local/state/kli")),
         config: Some(there("/h/me/.config/kli")),
@@ -87,81 +90,7 @@ fn plan(facts: &Facts) -> Plan {
     build(&Spec::default(), facts, &Request::default()).unwrap()
 }
 
-/// What is seen at `path`: the last mount over it.
-fn seen<'a>(plan: &'a Plan, path: &str) -> &'a Kind {
-    let over = |mount: &&Mount| {
-        mount.kind != Kind::Seal && Path::new(path).starts_with(&mount.destination)
-    };
-    &plan.mounts.iter().rev().find(over).unwrap().kind
-}
-
-/// How much a mount gives of the host.
-fn rights(kind: &Kind) -> u8 {
-    match kind {
-        Kind::Writable | Kind::WritableFrom(_) => 2,
-        Kind::ReadOnly | Kind::ReadOnlyFrom(_) => 1,
-        _ => 0,
-    }
-}
-
-fn place(index: Index) -> &'static str {
-    PLACES[index.index(PLACES.len())]
-}
-
-type Lists = (Vec<Index>, Vec<Index>);
-
-fn lists() -> impl Strategy<Value = Lists> {
-    (prop::collection::vec(any::<Index>(), 0..6), prop::collection::vec(any::<Index>(), 0..6))
-}
-
-fn facts_of((deny, write): &Lists) -> Facts {
-    let mut facts = facts();
-    facts.denied = deny.iter().map(|index| denied(place(*index))).collect();
-    facts.writable = write.iter().map(|index| there(place(*index))).collect();
-    facts
-}
-
 proptest! {
-    #[test]
-    fn a_denied_path_is_never_seen_and_masks_come_last(lists in lists()) {
-        let facts = facts_of(&lists);
-        let plan = plan(&facts);
-        for denied in &facts.denied {
-            let path = denied.spelled.to_str().unwrap();
-            prop_assert_eq!(rights(seen(&plan, path)), 0, "{}", path);
-        }
-        let first = plan.mounts.iter().position(|mount| mount.kind.is_mask());
-        if let Some(first) = first {
-            prop_assert!(plan.mounts[first..].iter().all(|mount| mount.kind.is_mask()));
-        }
-        prop_assert_eq!(seen(&plan, WORKSPACE), &Kind::Writable);
-        prop_assert_ne!(seen(&plan, "/h/me/.config/kli"), &Kind::Writable);
-    }
-
-    #[test]
-    fn the_order_of_the_lists_does_not_matter(lists in lists(), seed in any::<u64>()) {
-        let facts = facts_of(&lists);
-        let mut shuffled = facts.clone();
-        let turn = |length: usize| usize::try_from(seed).unwrap_or(0) % length.max(1);
-        let (by_denied, by_writable) = (turn(shuffled.denied.len()), turn(shuffled.writable.len()));
-        shuffled.denied.rotate_left(by_denied);
-        shuffled.writable.rotate_left(by_writable);
-        shuffled.denied.reverse();
-        shuffled.writable.reverse();
-        prop_assert_eq!(plan(&facts), plan(&shuffled));
-    }
-
-    #[test]
-    fn a_further_denial_never_grants(lists in lists(), more in any::<Index>()) {
-        let facts = facts_of(&lists);
-        let mut narrower = facts.clone();
-        narrower.denied.push(denied(place(more)));
-        let (before, after) = (plan(&facts), plan(&narrower));
-        for path in PLACES.iter().chain(&["/", "/etc/passwd", HOME, WORKSPACE, "/run/x"]) {
-            prop_assert!(rights(seen(&after, path)) <= rights(seen(&before, path)), "{}", path);
-        }
-    }
-
     #[test]
     fn every_word_is_a_literal(name in "[^/\0]{1,20}") {
         prop_assume!(name != "." && name != "..");
@@ -248,9 +177,11 @@ fn the_launcher_under_a_mask_is_refused() {
 fn a_hard_linked_secret_is_warned_about() {
     let mut facts = facts();
     facts.denied = vec![Denied {
+        key: "denyRead",
         wish: "~/.netrc".into(),
         spelled: "/h/me/.netrc".into(),
         found: Found::File { physical: "/h/me/.netrc".into(), links: 2 },
+        places: vec![end("/h/me/.netrc", Some(HOME))],
     }];
     assert!(plan(&facts).notes.iter().any(|note| note.contains("2 hard links")));
 }
@@ -274,9 +205,10 @@ fn without_a_home_there_is_no_state_and_no_failure() {
     let mut facts = facts();
     facts.homes.clear();
     facts.physical_homes.clear();
+    facts.home_anchors.clear();
     facts.state = None;
     facts.config = None;
-    assert_eq!(seen(&plan(&facts), WORKSPACE), &Kind::Writable);
+    assert_eq!(view(&plan(&facts), WORKSPACE), View::Writable);
 }
 
 #[test]
@@ -292,7 +224,7 @@ fn nothing_is_shown_again_under_a_mask() {
         let bound = |it: &Mount| it.destination == Path::new(hidden) && it.kind.is_bind();
         assert!(!plan.mounts.iter().any(bound), "{hidden}");
     }
-    assert!(matches!(seen(&plan, INNER), Kind::ReadOnlyFrom(_)), "the own places stay");
+    assert_eq!(view(&plan, INNER), View::ReadOnly, "the own places stay");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::super::spec::Spec;
 use super::{PlanError, shown};
 
 /// Refused themselves; below them a workspace is fine.
-const TOPS: [&str; 16] = [
+pub const TOPS: [&str; 16] = [
     "/",
     "/etc",
     "/home",
@@ -28,7 +28,7 @@ const TOPS: [&str; 16] = [
 ];
 
 /// Refused with everything below.
-const SYSTEM: [&str; 14] = [
+pub const SYSTEM: [&str; 14] = [
     "/bin",
     "/boot",
     "/dev",
@@ -46,10 +46,10 @@ const SYSTEM: [&str; 14] = [
 ];
 
 /// The parts of `/usr` where sources are built, as container images do.
-const SOURCES: [&str; 2] = ["/usr/src", "/usr/local/src"];
+pub const SOURCES: [&str; 2] = ["/usr/src", "/usr/local/src"];
 
 /// Directories of the home where a file makes the host run code or is a key, with everything below.
-const SENSITIVE: [&str; 15] = [
+pub const SENSITIVE: [&str; 15] = [
     ".aws",
     ".azure",
     ".config/autostart",
@@ -68,7 +68,7 @@ const SENSITIVE: [&str; 15] = [
 ];
 
 /// Hidden directories of the home that are too wide, themselves.
-const WIDE: [&str; 2] = [".local/share", ".local/state"];
+pub const WIDE: [&str; 2] = [".local/share", ".local/state"];
 
 /// Refuses what cannot be the workspace.
 pub(super) fn check(spec: &Spec, facts: &Facts) -> Result<(), PlanError> {

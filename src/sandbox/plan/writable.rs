@@ -79,10 +79,19 @@ pub(super) fn mounts(
     }
     create.sort_by(|a, b| a.path.cmp(&b.path));
     mounts.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
-    // What lies inside another writable path is writable through it.
+    // What lies inside another writable path is writable through it, unless something between is
+    // read-only.
     let mut outermost: Vec<Mount> = Vec::new();
     for mount in mounts {
-        if !outermost.iter().any(|above| mount.destination.starts_with(&above.destination)) {
+        let through = |above: &Mount| {
+            mount.destination.starts_with(&above.destination)
+                && !facts.read_only.iter().any(|path| {
+                    path.physical.starts_with(&above.destination)
+                        && mount.destination != path.physical
+                        && mount.destination.starts_with(&path.physical)
+                })
+        };
+        if !outermost.iter().any(through) {
             outermost.push(mount);
         }
     }

@@ -211,8 +211,9 @@ fn differences(name: &Name, before: &Content, after: &Content, findings: &mut Ve
         // A pointer of git's own making leads nowhere else.
         (Content::Absent, Content::Text(_, text))
             if name.path.ends_with("commondir") && text.trim_ascii_end() == b"../.." => {}
-        // What is gone runs nothing.
+        // What is gone or empty runs nothing.
         (_, Content::Absent) => {}
+        (Content::Absent, Content::Text(_, text)) if text.is_empty() => {}
         _ => {
             let words = match name.group {
                 Group::Pointer => "git takes the repository it names",

@@ -264,6 +264,16 @@ impl TryFrom<String> for EnvPattern {
 }
 
 impl EnvPattern {
+    /// The name, or what the names start with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether every name is meant that starts so.
+    pub fn is_prefix(&self) -> bool {
+        self.prefix
+    }
+
     /// Whether the variable `name` is meant. Names are bytes; case matters.
     pub fn matches(&self, name: &[u8]) -> bool {
         if self.prefix {

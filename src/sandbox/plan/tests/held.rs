@@ -4,6 +4,14 @@ use super::super::super::git::{Group, Kind as Repo, Name, Present, Repository};
 use super::super::super::spec::Git;
 use super::*;
 
+/// What is seen at `path`: the last mount over it.
+fn seen<'a>(plan: &'a Plan, path: &str) -> &'a Kind {
+    let over = |mount: &&Mount| {
+        mount.kind != Kind::Seal && Path::new(path).starts_with(&mount.destination)
+    };
+    &plan.mounts.iter().rev().find(over).unwrap().kind
+}
+
 const MAIN: &str = "/h/me/src/main/.git";
 
 /// A repository whose common directory is `common`, with the names that every one has.
