@@ -166,20 +166,6 @@ impl Kind {
         matches!(self, Self::Protect | Self::Pin) || self.is_mask()
     }
 
-    /// Whether it is a mount that others lie in.
-    pub(super) fn is_tree(&self) -> bool {
-        matches!(
-            self,
-            Self::ReadOnly
-                | Self::ReadOnlyFrom(_)
-                | Self::Writable
-                | Self::WritableFrom(_)
-                | Self::Tmpfs { .. }
-                | Self::Dev
-                | Self::Proc
-        )
-    }
-
     /// Whether it shows something of the host at its own path.
     fn is_bind(&self) -> bool {
         matches!(self, Self::ReadOnly | Self::Writable)

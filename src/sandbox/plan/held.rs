@@ -123,6 +123,22 @@ fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
     mounts
 }
 
+impl Kind {
+    /// Whether it is a mount that others lie in.
+    pub(in super::super) fn is_tree(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadOnly
+                | Self::ReadOnlyFrom(_)
+                | Self::Writable
+                | Self::WritableFrom(_)
+                | Self::Tmpfs { .. }
+                | Self::Dev
+                | Self::Proc
+        )
+    }
+}
+
 impl Held<'_> {
     /// The writable mount around `path`, when it is inside one.
     fn around(&self, path: &Path) -> Option<&Path> {
