@@ -1,5 +1,5 @@
 //! `kli-sandbox doctor`: what stops a start here, with the repair. The machine's findings are
-//! [`doctor`](super::doctor)'s; to these come what the caller's environment and a specification lead
+//! [`doctor`]'s; to these come what the caller's environment and a specification lead
 //! to, and a trial, the only proof that a jail can be had.
 
 #![expect(

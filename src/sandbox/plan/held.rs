@@ -69,6 +69,23 @@ pub(super) fn writable(
     writable.sort_by(|a, b| order(a).cmp(&order(b)));
 }
 
+/// Shows the repository around the workspace as it is on the host: git takes another file system, such
+/// as an overlay, for the end of its search.
+pub(super) fn around(facts: &Facts, masks: &[Mount]) -> Option<Mount> {
+    let root = facts.git.as_ref()?.dot_git.parent()?;
+    let workspace = &facts.workspace;
+    let shows = workspace != root
+        && workspace.starts_with(root)
+        && root != Path::new("/")
+        && !facts.physical_homes.iter().any(|home| home.starts_with(root))
+        && covering(masks, root).is_none();
+    shows.then(|| Mount {
+        destination: root.to_path_buf(),
+        kind: Kind::ReadOnly,
+        reason: "the repository around the workspace".into(),
+    })
+}
+
 /// Plans what is held. `trees` are all mounts but the masks.
 pub(super) fn plan(
     spec: &Spec,
