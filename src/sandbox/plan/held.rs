@@ -162,9 +162,17 @@ impl Held<'_> {
         if covering(self.masks, path).is_some() {
             return None;
         }
+        self.tree(path).filter(|tree| tree.kind == Kind::Writable).map(|tree| &*tree.destination)
+    }
+
+    fn is_writable(&self, path: &Path) -> bool {
+        self.tree(path).is_some_and(|tree| tree.kind == Kind::Writable)
+    }
+
+    /// The tree that shows `path`.
+    fn tree(&self, path: &Path) -> Option<&Mount> {
         let around = |mount: &&Mount| mount.kind.is_tree() && path.starts_with(&mount.destination);
-        let tree = self.trees.iter().rev().find(around)?;
-        (tree.kind == Kind::Writable).then_some(tree.destination.as_path())
+        self.trees.iter().rev().find(around)
     }
 
     /// Holds `path`, and pins what is above it.
@@ -188,7 +196,9 @@ impl Held<'_> {
 
     /// Waits for `path`.
     fn wait_for(&mut self, path: &Path, kind: Kind, reason: &str) {
-        if self.around(path).is_some() {
+        // A denied link is among the masks itself; what is inside another mask is hidden with it.
+        let hidden = path.parent().is_some_and(|above| covering(self.masks, above).is_some());
+        if !hidden && self.is_writable(path) {
             self.awaited.entry(path.to_path_buf()).or_insert_with(|| (kind, reason.into()));
         }
     }
