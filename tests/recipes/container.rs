@@ -150,7 +150,7 @@ fn the_description_keeps_to_the_published_schema() {
                 &mounts,
                 &[
                     "source=${localWorkspaceFolder}/.devcontainer/empty,target=${localWorkspaceFolder}/.env,readonly",
-                    "type=tmpfs,target=${localWorkspaceFolder}/keys,readonly",
+                    "type=tmpfs,target=${localWorkspaceFolder}/keys,ro",
                     "target=${localWorkspaceFolder}/.git/hooks,readonly",
                     "target=${localWorkspaceFolder}/.devcontainer,readonly",
                     "target=/home/kli/.cargo/registry\"",

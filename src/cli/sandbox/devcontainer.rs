@@ -170,7 +170,7 @@ fn mounts(spec: &Spec) -> Result<Vec<String>, CliError> {
         }
         let (_, to) = places(path)?;
         match is_there(path) {
-            Some(true) => mounts.push(format!("type=tmpfs,target={to},readonly")),
+            Some(true) => mounts.push(format!("type=tmpfs,target={to},ro")),
             Some(false) => mounts.push(bind(&format!("{WORKSPACE}/{OWN}/empty"), &to, true)),
             None => {}
         }
