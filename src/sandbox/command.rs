@@ -244,10 +244,7 @@ fn doctor(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
         }
     }
     // A specification that cannot be read is a finding: the rest is still of use.
-    let spec = match &file {
-        Some(path) => Some(read(path).map_err(|error| error.to_string())),
-        None => None,
-    };
+    let spec = file.as_deref().map(|path| read(path).map_err(|error| error.to_string()));
     let findings = preflight::examine(spec.as_ref(), bwrap.as_deref());
     print(&preflight::render(&findings, json))?;
     Ok(u8::from(findings.iter().any(|finding| finding.status == Status::Problem)))

@@ -375,7 +375,7 @@ impl Repository {
             names.git_directory(&self.common_dir);
             let own = self.git_dir.parent();
             let whole = |name: &Name| name.group == Group::Tree && Some(name.path.as_path()) == own;
-            if self.kind == Kind::Worktree && names.names.iter().any(whole) {
+            if self.kind == Kind::Worktree && names.found.iter().any(whole) {
                 self.refuse(format!(
                     "`{}` has too many worktrees to protect each: run `git worktree prune` outside",
                     shown(&self.common_dir)
@@ -395,7 +395,7 @@ impl Repository {
                 shown(odd)
             ));
         }
-        self.names.extend(names.names);
+        self.names.extend(names.found);
         self.pins.extend(names.pins);
     }
 }

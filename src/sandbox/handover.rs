@@ -56,7 +56,7 @@ mod tests {
         rustix::io::write(&ours, &text).unwrap();
         drop(ours);
         let arrived = receive(theirs).unwrap();
-        let arrived: Vec<&[u8]> = arrived.iter().map(|word| word.as_bytes()).collect();
+        let arrived: Vec<&[u8]> = arrived.iter().map(CString::as_bytes).collect();
         assert_eq!(arrived, [b"A=a\nb=\x7f".as_slice(), b"EMPTY="]);
     }
 }

@@ -322,7 +322,7 @@ pub(super) fn run(
     }
     terminal.put_back(outcome.as_ref().is_ok_and(|outcome| outcome.code == 0));
     let outcome = outcome.map_err(step("the jail cannot be watched"))?;
-    let left = companions.iter_mut().filter_map(|companion| companion.end().err()).next();
+    let left = companions.iter_mut().find_map(|companion| companion.end().err());
     drop(companions);
     drop(groups);
     // Nothing lives inside any more.

@@ -58,7 +58,11 @@ impl Table {
             .map(|(index, line)| entry(line).ok_or(TableError { line: index.saturating_add(1) }))
             .collect::<Result<_, _>>()?;
         let mut table = Self::default();
-        let ids: BTreeSet<u64> = entries.iter().map(|entry| entry.id).collect();
+        let mut ids: BTreeSet<u64> = BTreeSet::new();
+        if let Some(place) = entries.iter().position(|entry| !ids.insert(entry.id)) {
+            // The kernel gives each number once; with two of one there is no saying what lies where.
+            return Err(TableError { line: place.saturating_add(1) });
+        }
         for (place, entry) in entries.iter().enumerate() {
             // What lies on no mount that can be seen is the root.
             if entry.parent == entry.id || !ids.contains(&entry.parent) {

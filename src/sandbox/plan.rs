@@ -166,20 +166,6 @@ impl Kind {
         matches!(self, Self::Protect | Self::Pin) || self.is_mask()
     }
 
-    /// Whether it is a mount that others lie in.
-    pub(super) fn is_tree(&self) -> bool {
-        matches!(
-            self,
-            Self::ReadOnly
-                | Self::ReadOnlyFrom(_)
-                | Self::Writable
-                | Self::WritableFrom(_)
-                | Self::Tmpfs { .. }
-                | Self::Dev
-                | Self::Proc
-        )
-    }
-
     /// Whether it shows something of the host at its own path.
     fn is_bind(&self) -> bool {
         matches!(self, Self::ReadOnly | Self::Writable)
@@ -350,6 +336,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let tmp = tmp::place(facts, &masks, &writable, &mut mounts)?;
     mounts.extend(run(facts, network, &runtime));
     let (protections, mut awaited) = read_only::protected(facts, &masks, &writable, &mut notes);
+    mounts.extend(held::around(facts, &masks));
     mounts.extend(shown_again(facts, &masks, &writable));
     mounts.extend(read_only::bound_again(facts, &masks, &mut notes)?);
     // A protection lies between what is writable around it and what is writable in it.

@@ -1,5 +1,5 @@
 //! `kli-sandbox doctor`: what stops a start here, with the repair. The machine's findings are
-//! [`doctor`](super::doctor)'s; to these come what the caller's environment and a specification lead
+//! [`doctor`]'s; to these come what the caller's environment and a specification lead
 //! to, and a trial, the only proof that a jail can be had.
 
 #![expect(
@@ -8,6 +8,7 @@
 )]
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ fn path(environment: &[(OsString, OsString)]) -> Finding {
             lost.push(entry);
         }
     }
-    let list = |entries: &[PathBuf]| {
+    let named = |entries: &[PathBuf]| {
         let names: Vec<String> =
             entries.iter().map(|entry| format!("`{}`", shown(entry))).collect();
         names.join(", ")
@@ -90,7 +91,7 @@ fn path(environment: &[(OsString, OsString)]) -> Finding {
         return Finding::new(
             id,
             Status::Warning,
-            format!("{} on PATH {} relative", list(&relative), is(&relative)),
+            format!("{} on PATH {} relative", named(&relative), is(&relative)),
         )
         .repair("write absolute paths into PATH");
     }
@@ -98,7 +99,7 @@ fn path(environment: &[(OsString, OsString)]) -> Finding {
         return Finding::new(
             id,
             Status::Warning,
-            format!("{} on PATH {} not there inside", list(&lost), is(&lost)),
+            format!("{} on PATH {} not there inside", named(&lost), is(&lost)),
         )
         .repair("name it in `readOnlyPaths`, or keep programs outside `/tmp` and `/run`");
     }
@@ -106,7 +107,7 @@ fn path(environment: &[(OsString, OsString)]) -> Finding {
         return Finding::new(
             id,
             Status::Warning,
-            format!("{} on PATH {} no directory", list(&dead), is(&dead)),
+            format!("{} on PATH {} no directory", named(&dead), is(&dead)),
         )
         .repair("take it out of PATH, or repair the link");
     }
@@ -314,9 +315,10 @@ pub(super) fn render(findings: &[Finding], json: bool) -> Vec<u8> {
             Status::Warning => "warning",
             Status::Problem => "PROBLEM",
         };
-        text.push_str(&format!("{status:<8} {}: {}\n", finding.id, finding.message));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{status:<8} {}: {}", finding.id, finding.message);
         if let Some(repair) = &finding.repair {
-            text.push_str(&format!("{:<8} repair: {repair}\n", ""));
+            let _ = writeln!(text, "{:<8} repair: {repair}", "");
         }
     }
     text.into_bytes()

@@ -146,6 +146,7 @@ pub(super) fn supervise(
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the jail")]
 struct Jail {
     monitor: Pid,
     /// Whether the last stage has spoken.

@@ -43,10 +43,10 @@ fn a_word_opens_the_caches_and_no_program_and_no_setting() {
         has(&told, &["writable: @cargo", "writable: @uv"]);
         let mut script = String::from("cd ~\n");
         for cache in CACHES {
-            script.push_str(&format!("echo made > {cache}/made && echo 'wrote {cache}'\n"));
+            script = format!("{script}echo made > {cache}/made && echo 'wrote {cache}'\n");
         }
         for file in around {
-            script.push_str(&format!("echo changed > {file}\n"));
+            script = format!("{script}echo changed > {file}\n");
         }
         script.push_str("mv .cargo elsewhere; mv .cargo/registry elsewhere; touch .cargo/new\n");
         let output = world.inside(&script);

@@ -1,6 +1,7 @@
 //! Law 9: commits work wherever the git directory is, and what makes the host run code later cannot
 //! be written, replaced or moved away. Five layouts, each for an ordinary user and for root.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -197,7 +198,7 @@ fn what_the_host_runs_later_cannot_be_written_replaced_or_moved() {
         // Each is tried by itself, and a `git config` that would have worked is seen by the state.
         let mut script = "LC_ALL=C; export LC_ALL; exec 2>&1\n".to_owned();
         for (index, (attempt, _)) in ATTEMPTS.iter().enumerate() {
-            script += &format!("echo '== {index}'; ( {attempt} ) && echo '!! {index}'\n");
+            writeln!(script, "echo '== {index}'; ( {attempt} ) && echo '!! {index}'").unwrap();
         }
         let said = out(&repository.inside(&script));
         for (index, (attempt, message)) in ATTEMPTS.iter().enumerate() {

@@ -97,7 +97,7 @@ fn each_kind_of_file_is_told_and_only_when_this_run_made_it() {
         world.spec(OPEN);
         let mut script = String::new();
         for (name, _) in files {
-            script.push_str(&format!("mkdir -p \"$(dirname {name})\" && echo x > {name}; "));
+            script = format!("{script}mkdir -p \"$(dirname {name})\" && echo x > {name}; ");
         }
         let text = told(world, &script);
         has(&text, &["kli-sandbox: note: created or changed in this run", "look at each first:\n"]);

@@ -117,7 +117,7 @@ fn what_the_caller_hands_over_goes_on_and_the_specification_wins() {
             (b"", "carries no JSON object of strings"),
             (b"{\"A\":\" \"}", "carries an empty value for `A`"),
             (b"{\"SECRET-A B\":\"x\"}", "carries a name that is none of a variable"),
-            (&[b'x'; 70_000], "carries more than 65536 bytes"),
+            (&vec![b'x'; 70_000], "carries more than 65536 bytes"),
         ] {
             let told = refused(&with_pipe(world, bytes, "touch effect"));
             has(&told, &["the descriptor that `KLI_SECRETS_FD` names ", part]);

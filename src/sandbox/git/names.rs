@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 12;
 /// What was collected.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    pub(super) names: Vec<Name>,
+    pub(super) found: Vec<Name>,
     pub(super) pins: Vec<PathBuf>,
     /// A name that is a symbolic link or stranger, or cannot be looked at: it cannot be held.
     pub(super) odd: Option<PathBuf>,
@@ -71,7 +71,7 @@ impl Names {
                 Present::Odd
             }
         };
-        self.names.push(Name { path: path.to_path_buf(), present, group });
+        self.found.push(Name { path: path.to_path_buf(), present, group });
     }
 
     /// Pins a directory; `false` when there is none to pin.
@@ -133,9 +133,9 @@ impl Names {
         if !self.pin(&modules) {
             return;
         }
-        let before = (self.names.len(), self.pins.len());
+        let before = (self.found.len(), self.pins.len());
         if !self.below_modules(&modules, 0) {
-            self.names.truncate(before.0);
+            self.found.truncate(before.0);
             self.pins.truncate(before.1);
             self.whole(&modules);
         }
@@ -159,7 +159,7 @@ impl Names {
             }
             let before = self.pins.len();
             self.pins.push(path.clone());
-            let kept = self.names.len();
+            let kept = self.found.len();
             if ["HEAD", "config"].iter().any(|it| read::look(&path.join(it)) != Entry::Absent) {
                 if !self.room_for(1) {
                     return false;
@@ -170,7 +170,7 @@ impl Names {
                 return false;
             }
             // Nothing of git in it, nothing to hold.
-            if self.names.len() == kept {
+            if self.found.len() == kept {
                 self.pins.truncate(before);
             }
         }
@@ -179,7 +179,7 @@ impl Names {
 
     /// Names a directory of git directories as a whole.
     fn whole(&mut self, directory: &Path) {
-        self.names.push(Name {
+        self.found.push(Name {
             path: directory.to_path_buf(),
             present: Present::Directory,
             group: Group::Tree,

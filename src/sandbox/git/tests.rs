@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests and their support")]
+#![expect(clippy::disallowed_methods, reason = "tests and their support")]
 
 use std::ffi::OsStr;
 use std::fs;

@@ -83,6 +83,7 @@ fn a_line_that_is_not_understood_is_named() {
         ("22 1 8 / / rw - ext4 x rw\n", 1),
         ("22 1 8:1 / relative rw - ext4 x rw\n", 1),
         ("22 1 8:1 / / rw -", 1),
+        ("22 1 8:1 / / rw - x x rw\n22 22 8:2 / /a rw - x x rw\n", 2),
     ] {
         assert_eq!(Table::parse(text.as_bytes()), Err(TableError { line }), "{text}");
     }

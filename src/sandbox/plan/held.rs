@@ -69,6 +69,23 @@ pub(super) fn writable(
     writable.sort_by(|a, b| order(a).cmp(&order(b)));
 }
 
+/// Shows the repository around the workspace as it is on the host: git takes another file system, such
+/// as an overlay, for the end of its search.
+pub(super) fn around(facts: &Facts, masks: &[Mount]) -> Option<Mount> {
+    let root = facts.git.as_ref()?.dot_git.parent()?;
+    let workspace = &facts.workspace;
+    let shows = workspace != root
+        && workspace.starts_with(root)
+        && root != Path::new("/")
+        && !facts.physical_homes.iter().any(|home| home.starts_with(root))
+        && covering(masks, root).is_none();
+    shows.then(|| Mount {
+        destination: root.to_path_buf(),
+        kind: Kind::ReadOnly,
+        reason: "the repository around the workspace".into(),
+    })
+}
+
 /// Plans what is held. `trees` are all mounts but the masks.
 pub(super) fn plan(
     spec: &Spec,
@@ -123,15 +140,39 @@ fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
     mounts
 }
 
+impl Kind {
+    /// Whether it is a mount that others lie in.
+    pub(in super::super) fn is_tree(&self) -> bool {
+        matches!(
+            self,
+            Self::ReadOnly
+                | Self::ReadOnlyFrom(_)
+                | Self::Writable
+                | Self::WritableFrom(_)
+                | Self::Tmpfs { .. }
+                | Self::Dev
+                | Self::Proc
+        )
+    }
+}
+
 impl Held<'_> {
     /// The writable mount around `path`, when it is inside one.
     fn around(&self, path: &Path) -> Option<&Path> {
         if covering(self.masks, path).is_some() {
             return None;
         }
+        self.tree(path).filter(|tree| tree.kind == Kind::Writable).map(|tree| &*tree.destination)
+    }
+
+    fn is_writable(&self, path: &Path) -> bool {
+        self.tree(path).is_some_and(|tree| tree.kind == Kind::Writable)
+    }
+
+    /// The tree that shows `path`.
+    fn tree(&self, path: &Path) -> Option<&Mount> {
         let around = |mount: &&Mount| mount.kind.is_tree() && path.starts_with(&mount.destination);
-        let tree = self.trees.iter().rev().find(around)?;
-        (tree.kind == Kind::Writable).then_some(tree.destination.as_path())
+        self.trees.iter().rev().find(around)
     }
 
     /// Holds `path`, and pins what is above it.
@@ -155,7 +196,9 @@ impl Held<'_> {
 
     /// Waits for `path`.
     fn wait_for(&mut self, path: &Path, kind: Kind, reason: &str) {
-        if self.around(path).is_some() {
+        // A denied link is among the masks itself; what is inside another mask is hidden with it.
+        let hidden = path.parent().is_some_and(|above| covering(self.masks, above).is_some());
+        if !hidden && self.is_writable(path) {
             self.awaited.entry(path.to_path_buf()).or_insert_with(|| (kind, reason.into()));
         }
     }

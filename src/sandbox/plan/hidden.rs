@@ -319,9 +319,9 @@ fn by_mounts(
     notes: &mut Vec<String>,
 ) {
     let kind = match &it.kind {
-        // Nothing can be mounted on a link; what it leads to is held.
+        // What it leads to is held; where the inside may write the watch follows the link.
         _ if it.is_link => {
-            if ground.is_seen(&it.path) {
+            if ground.is_seen(&it.path) && ground.writable(&it.path).is_none() {
                 notes.push(format!(
                     "`{}` is a symbolic link that cannot be held, as {because}: when it is pointed \
                      elsewhere, only what it leads to now is hidden; name its target",

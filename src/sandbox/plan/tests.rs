@@ -79,7 +79,7 @@ pub(super) fn facts() -> Facts {
         kernel_files: Vec::new(),
         key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,
-        given: Default::default(),
+        given: facts::Given::default(),
         memory: 8 << 30,
         landlock: Some(7),
         means: crate::sandbox::limits::Means::default(),

@@ -87,11 +87,7 @@ pub(super) type Moment = (i64, i64);
 
 /// When the status of a file changed last.
 pub(super) fn changed(stat: &Stat) -> Moment {
-    #[expect(
-        clippy::unnecessary_fallible_conversions,
-        clippy::useless_conversion,
-        reason = "the fields' types differ between machines"
-    )]
+    #[expect(clippy::useless_conversion, reason = "the fields' types differ between machines")]
     (
         i64::try_from(stat.st_ctime).unwrap_or(i64::MAX),
         i64::try_from(stat.st_ctime_nsec).unwrap_or_default(),

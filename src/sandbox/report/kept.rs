@@ -41,14 +41,14 @@ pub(super) struct Kept {
 impl Kept {
     /// Remembers the names that lie in something writable.
     pub(super) fn begin(repository: &Repository, roots: &[Root]) -> Self {
-        let mut room = MAX_ALL;
+        let mut budget = MAX_ALL;
         let names = repository
             .names
             .iter()
             .filter_map(|name| {
                 let (number, root) = holder(roots, &name.path)?;
                 let below = name.path.strip_prefix(&root.path).ok()?;
-                Some((number, name.clone(), content(&root.handle, below, name.group, &mut room)))
+                Some((number, name.clone(), content(&root.handle, below, name.group, &mut budget)))
             })
             .collect();
         Self { names }
@@ -65,11 +65,11 @@ impl Kept {
     /// What is another now. In a `.git` directory that was exchanged as a whole all of it is.
     pub(super) fn compare(&self, roots: &[Root]) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut room = MAX_ALL * 2;
+        let mut budget = MAX_ALL * 2;
         for (number, name, before) in &self.names {
             let Some(root) = roots.get(*number) else { continue };
             let Ok(below) = name.path.strip_prefix(&root.path) else { continue };
-            let after = content(&root.handle, below, name.group, &mut room);
+            let after = content(&root.handle, below, name.group, &mut budget);
             if after != *before {
                 differences(name, before, &after, &mut findings);
             }
@@ -117,20 +117,20 @@ pub(super) fn holder<'a>(roots: &'a [Root], path: &Path) -> Option<(usize, &'a R
         .max_by_key(|(_, root)| root.path.components().count())
 }
 
-fn content(root: &OwnedFd, below: &Path, group: Group, room: &mut usize) -> Content {
+fn content(root: &OwnedFd, below: &Path, group: Group, budget: &mut usize) -> Content {
     match group {
         Group::Tree => Content::Absent,
-        Group::Hooks => hooks(root, below, room),
-        Group::Settings | Group::Pointer => file(root, below, room),
+        Group::Hooks => hooks(root, below, budget),
+        Group::Settings | Group::Pointer => file(root, below, budget),
     }
 }
 
-fn hooks(root: &OwnedFd, below: &Path, room: &mut usize) -> Content {
+fn hooks(root: &OwnedFd, below: &Path, budget: &mut usize) -> Content {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let directory = match handle::open(root, below, flags) {
         Ok(directory) => directory,
         Err(rustix::io::Errno::NOENT) => return Content::Absent,
-        Err(_) => return file(root, below, room),
+        Err(_) => return file(root, below, budget),
     };
     let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { return Content::Odd };
     let mut found = Vec::new();
@@ -145,14 +145,14 @@ fn hooks(root: &OwnedFd, below: &Path, room: &mut usize) -> Content {
             return Content::Odd;
         }
         let name = read::path(name).as_os_str().to_owned();
-        let content = file(&directory, Path::new(&name), room);
+        let content = file(&directory, Path::new(&name), budget);
         found.push((name, content));
     }
     found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Content::Directory(found)
 }
 
-fn file(at: &OwnedFd, below: &Path, room: &mut usize) -> Content {
+fn file(at: &OwnedFd, below: &Path, budget: &mut usize) -> Content {
     let handle = match handle::open(at, below, OFlags::PATH) {
         Ok(handle) => handle,
         Err(rustix::io::Errno::NOENT) => return Content::Absent,
@@ -169,10 +169,10 @@ fn file(at: &OwnedFd, below: &Path, room: &mut usize) -> Content {
         }
         _ => return Content::Odd,
     }
-    let limit = MAX_FILE.min(u64::try_from(*room).unwrap_or(u64::MAX));
+    let limit = MAX_FILE.min(u64::try_from(*budget).unwrap_or(u64::MAX));
     match handle::text(at, below, limit) {
         Ok(text) => {
-            *room = room.saturating_sub(text.len());
+            *budget = budget.saturating_sub(text.len());
             Content::Text(stat.st_mode & 0o7777, text)
         }
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {

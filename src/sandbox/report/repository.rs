@@ -109,7 +109,7 @@ pub(super) fn leads_to(variables: &[Variable], from: &Path, home: Option<&Path>)
         .filter_map(|variable| {
             let value = variable.value.strip_prefix(b"!").unwrap_or(&variable.value);
             let whole = super::super::git::read::path(value);
-            let word = value.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or(value);
+            let word = value.split(u8::is_ascii_whitespace).next().unwrap_or(value);
             let path = if variable.name.ends_with(b"path") {
                 whole
             } else {
@@ -129,11 +129,8 @@ pub(super) fn leads_to(variables: &[Variable], from: &Path, home: Option<&Path>)
 /// Whether a list of what a rebase shall do next runs commands of its own (git-rebase(1), `exec`).
 pub(super) fn has_commands(todo: &[u8]) -> bool {
     todo.split(|byte| *byte == b'\n').any(|line| {
-        let word = line
-            .trim_ascii_start()
-            .split(|byte| byte.is_ascii_whitespace())
-            .next()
-            .unwrap_or_default();
+        let word =
+            line.trim_ascii_start().split(u8::is_ascii_whitespace).next().unwrap_or_default();
         word == b"exec" || word == b"x"
     })
 }

@@ -306,7 +306,7 @@ pub(super) struct State {
 /// All rules, ready to match.
 #[derive(Debug)]
 pub(super) struct Rules {
-    rules: Vec<Rule>,
+    all: Vec<Rule>,
     /// The rules for any directory by the first byte of their first part.
     by_byte: Vec<Vec<usize>>,
     /// Those whose first part begins with `*`.
@@ -327,7 +327,7 @@ impl Rules {
     /// The rules for a user with these physical homes.
     pub(super) fn new(homes: &[PathBuf]) -> Self {
         let mut rules = Self {
-            rules: Vec::new(),
+            all: Vec::new(),
             by_byte: vec![Vec::new(); 256],
             by_end: Vec::new(),
             homes: homes.to_vec(),
@@ -336,7 +336,7 @@ impl Rules {
             for pattern in group.patterns {
                 let parts: Vec<&[u8]> = pattern.split('/').map(str::as_bytes).collect();
                 let first = parts.first().and_then(|part| part.first()).copied();
-                let number = rules.rules.len();
+                let number = rules.all.len();
                 if group.from == From::Anywhere {
                     match first {
                         Some(b'*') => rules.by_end.push(number),
@@ -348,7 +348,7 @@ impl Rules {
                         None => {}
                     }
                 }
-                rules.rules.push(Rule { from: group.from, parts, words: group.words });
+                rules.all.push(Rule { from: group.from, parts, words: group.words });
             }
         }
         rules
@@ -371,7 +371,7 @@ impl Rules {
     pub(super) fn enter(&self, states: &[State], name: &OsStr, path: &Path) -> Vec<State> {
         let mut next: Vec<State> = Vec::new();
         for state in self.tried(states, name.as_bytes()) {
-            let Some(rule) = self.rules.get(state.rule) else { continue };
+            let Some(rule) = self.all.get(state.rule) else { continue };
             match rule.parts.get(state.at) {
                 Some(&b"**") => next.push(state),
                 Some(part) if state.at + 1 < rule.parts.len() && matches(part, name.as_bytes()) => {
@@ -399,7 +399,7 @@ impl Rules {
     fn among(&self, states: impl Iterator<Item = State>, name: &OsStr) -> Option<Match> {
         let mut part = None;
         for state in states {
-            let Some(rule) = self.rules.get(state.rule) else { continue };
+            let Some(rule) = self.all.get(state.rule) else { continue };
             let Some(pattern) = rule.parts.get(state.at) else { continue };
             if !matches(pattern, name.as_bytes()) {
                 continue;
@@ -424,7 +424,7 @@ impl Rules {
         if !home && !root {
             return Vec::new();
         }
-        self.rules
+        self.all
             .iter()
             .enumerate()
             .filter(|(_, rule)| match rule.from {

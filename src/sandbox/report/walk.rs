@@ -118,15 +118,15 @@ impl Walk<'_> {
             for entry in entries {
                 match entry.kind {
                     FileType::Directory => {
-                        queue.push_back(Item::of(item.root, item.path.join(entry.name)))
+                        queue.push_back(Item::of(item.root, item.path.join(entry.name)));
                     }
-                    FileType::RegularFile => {
+                    FileType::RegularFile
                         if self.newer(&at, &entry.name, false).is_some_and(|stat| {
                             stat.st_mode & 0o6000 != 0 && stat.st_mode & 0o111 != 0
-                        }) {
-                            let words = "whoever runs it gets its owner's rights (setuid, setgid)";
-                            self.find(&item, &entry.name, words);
-                        }
+                        }) =>
+                    {
+                        let words = "whoever runs it gets its owner's rights (setuid, setgid)";
+                        self.find(&item, &entry.name, words);
                     }
                     _ => {}
                 }
@@ -170,15 +170,14 @@ impl Walk<'_> {
     }
 
     fn find(&mut self, item: &Item, name: &OsStr, words: impl Into<String>) {
-        match &item.packages {
-            Some(packages) => match self.packages.iter_mut().find(|(path, _)| path == packages) {
-                Some((_, count)) => *count += 1,
-                None => self.packages.push((packages.clone(), 1)),
-            },
-            None => {
-                let path = self.absolute(item, name);
-                self.findings.push(Finding { path, words: words.into() });
-            }
+        let Some(packages) = &item.packages else {
+            let path = self.absolute(item, name);
+            self.findings.push(Finding { path, words: words.into() });
+            return;
+        };
+        match self.packages.iter_mut().find(|(path, _)| path == packages) {
+            Some((_, count)) => *count += 1,
+            None => self.packages.push((packages.clone(), 1)),
         }
     }
 

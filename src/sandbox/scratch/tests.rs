@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "tests and their support")]
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 

@@ -65,12 +65,10 @@ pub(in super::super) fn spawn(
             let mut go = 0_u8;
             if libc::read(theirs.as_raw_fd(), (&raw mut go).cast(), 1) == 1 {
                 libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-                let placed = if keys == KEYS {
-                    libc::fcntl(keys, libc::F_SETFD, 0)
-                } else if keys > KEYS {
-                    libc::dup2(keys, KEYS)
-                } else {
-                    0
+                let placed = match keys {
+                    KEYS => libc::fcntl(keys, libc::F_SETFD, 0),
+                    ..KEYS => 0,
+                    _ => libc::dup2(keys, KEYS),
                 };
                 if placed >= 0 {
                     libc::execvpe(program.as_ptr(), pointers.as_ptr(), variables.as_ptr());

@@ -156,7 +156,7 @@ fn hidden() -> Vec<Row> {
             .spec(r#"{"denyReadGlobs":["./**/*.pem"]}"#)
             .refused("size 0")
             .control("cat keys/a.pem", "SECRET-PEM"),
-        row(2, "learn the hidden names", "cat /proc/self/mountinfo /proc/1/cmdline /run/kli/* 2>/dev/null | grep -c -e netrc -e '[.]aws'")
+        row(2, "learn the hidden names", "cat /proc/self/mountinfo /proc/1/cmdline /run/kli/sandbox.json 2>/dev/null | grep -a -c -e 'netr[c]' -e '[.]aw[s]'")
             .refused("0")
             .control("echo ~/.netrc | grep -c netrc", "1"),
         row(2, "hide less by another list", "cat ~/.netrc; ls ~/.aws; stat -c 'size %s' ~/.netrc")

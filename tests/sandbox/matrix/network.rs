@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::jail::{World, err, ok, out};
 
@@ -23,9 +23,9 @@ const CONNECT: &str = "perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0) or die 
     connect(S,sockaddr_un($ARGV[0])) or die \"$!\\n\"; print \"SEC\", \"RET connected\\n\"' ";
 
 /// Listens at `path`, tries from inside, and controls from outside.
-fn pathname(world: &World, path: PathBuf, spec: &str) -> String {
-    let listener = UnixListener::bind(&path).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+fn pathname(world: &World, path: &Path, spec: &str) -> String {
+    let listener = UnixListener::bind(path).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     world.spec(spec);
     let connect = format!("{CONNECT} '{}'", path.display());
     assert!(ok(&world.plainly(&connect)).contains("connected"));
@@ -42,23 +42,23 @@ const REFUSED: &str =
 fn sockets() -> Vec<Row> {
     vec![
         code(6, "reach a socket in the home", |world| {
-            pathname(world, world.home.join("agent.sock"), "{}")
+            pathname(world, &world.home.join("agent.sock"), "{}")
         })
         .refused(REFUSED),
         code(6, "reach a socket in the home with the network off", |world| {
-            pathname(world, world.home.join("agent.sock"), r#"{"network":false}"#)
+            pathname(world, &world.home.join("agent.sock"), r#"{"network":false}"#)
         })
         .refused(REFUSED),
         code(6, "reach a socket in the workspace", |world| {
-            pathname(world, world.workspace.join("server.sock"), "{}")
+            pathname(world, &world.workspace.join("server.sock"), "{}")
         })
         .refused(REFUSED),
         code(6, "reach a socket in a writable path", |world| {
-            pathname(world, world.home.join("cache/server.sock"), r#"{"writablePaths":["~/cache"]}"#)
+            pathname(world, &world.home.join("cache/server.sock"), r#"{"writablePaths":["~/cache"]}"#)
         })
         .refused(REFUSED),
         code(6, "reach a socket elsewhere on the machine", |world| {
-            pathname(world, world.root.join("outside/service.sock"), "{}")
+            pathname(world, &world.root.join("outside/service.sock"), "{}")
         })
         .refused(REFUSED),
         code(6, "reach a socket below `/run`", |world| {

@@ -79,19 +79,18 @@ pub(super) fn view(plan: &Plan, path: impl AsRef<Path>) -> View {
         view = match &mount.kind {
             Kind::ReadOnly => outside(plan, path).read_only(),
             Kind::ReadOnlyFrom(_) => View::ReadOnly,
-            // A directory of this run.
-            Kind::WritableFrom(_) => View::Own,
             Kind::Writable => outside(plan, path),
             // Made before bubblewrap, so every bind has it.
-            Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory | Kind::Seal => view,
+            Kind::Protect | Kind::Pin | Kind::MaskFile | Kind::MaskDirectory | Kind::Seal
+            // Awaited only, never among the mounts.
+            | Kind::EmptyFile | Kind::EmptyDirectory | Kind::Forbidden | Kind::Worktrees => view,
             Kind::Tmpfs { .. }
+            | Kind::WritableFrom(_)
             | Kind::Dev
             | Kind::Proc
             | Kind::Directory { .. }
             | Kind::Link(_)
             | Kind::Marker => View::Own,
-            // Awaited only, never among the mounts.
-            Kind::EmptyFile | Kind::EmptyDirectory | Kind::Forbidden | Kind::Worktrees => view,
         };
     }
     view

@@ -41,7 +41,7 @@ fn what_runs_or_leads_elsewhere_is_named() {
     assert!(words("[core]\n pager = a\n", "[core]\n pager = b\n").is_some());
     assert_eq!(words("[core]\n pager = a\n", ""), None);
     assert_eq!(words("", "[core\n").unwrap(), "git may run what it names, and it is broken");
-    let many: String = (0..9).map(|n| format!("[alias]\n a{n} = x\n")).collect();
+    let many: String = (0..9).fold(String::new(), |text, n| format!("{text}[alias]\n a{n} = x\n"));
     assert!(words("", &many).unwrap().ends_with("`alias.a3` and 5 more"));
     let odd = words("", "[alias \"\u{1b}[2J\"]\n x = y\n").unwrap();
     assert!(!odd.contains('\u{1b}'), "{odd}");
