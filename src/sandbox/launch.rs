@@ -321,9 +321,9 @@ pub(super) fn run(
         processes::end_children();
     }
     terminal.put_back(outcome.as_ref().is_ok_and(|outcome| outcome.code == 0));
-    let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     let left = companions.iter_mut().find_map(|companion| companion.end().err());
     drop(companions);
+    let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     drop(groups);
     // Nothing lives inside any more.
     drop(scratch);
@@ -406,11 +406,13 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
-        // What is only pinned is as writable as what it lies in.
-        let decides = plan
-            .mounts
-            .iter()
-            .rfind(|mount| mount.kind != Kind::Pin && place.starts_with(&mount.destination));
+        // What is only pinned is as writable as what it lies in, a seal is on its tree alone, and what
+        // a mask hides can be taken away with a directory around it.
+        let decides = plan.mounts.iter().rfind(|mount| {
+            !matches!(mount.kind, Kind::Pin | Kind::Seal)
+                && !mount.kind.is_mask()
+                && place.starts_with(&mount.destination)
+        });
         if let Some(mount) = decides.filter(|mount| mount.kind == Kind::Writable) {
             return Err(mount.destination.clone());
         }

@@ -167,7 +167,7 @@ impl Kind {
     }
 
     /// Whether it shows something of the host at its own path.
-    fn is_bind(&self) -> bool {
+    pub(super) fn is_bind(&self) -> bool {
         matches!(self, Self::ReadOnly | Self::Writable)
     }
 }

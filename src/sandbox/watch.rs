@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use super::MASKS;
 use super::namespace::hold::Masks;
-use super::plan::{Kind, Plan, shown};
+use super::plan::{Kind, Mount, Plan, shown};
 use super::supervise::Companion;
 use super::sys;
 
@@ -119,12 +119,10 @@ impl Watch {
                 Kind::Worktrees => Rule::Worktrees(BTreeSet::new()),
                 kind => Rule::Held(kind.clone()),
             };
-            let around = plan
-                .mounts
-                .iter()
-                .rev()
-                .find(|it| it.kind.is_tree() && mount.destination.starts_with(&it.destination));
-            let Some(around) = around else { continue };
+            let Some(around) = tree(&plan.mounts, &mount.destination) else { continue };
+            // A link never puts a mask over it.
+            watch.root(&around.destination);
+            let around = if mount.kind.is_mask() { firm(plan, around) } else { around };
             let path = mount.destination.strip_prefix(&around.destination).unwrap_or(Path::new(""));
             // The mount itself cannot be replaced.
             if path.as_os_str().is_empty() {
@@ -278,6 +276,28 @@ impl Companion for Watch {
     fn end(&mut self) -> Result<(), String> {
         self.clear_up()
     }
+}
+
+/// The tree that shows `path`.
+fn tree<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts.iter().rev().find(|it| it.kind.is_tree() && path.starts_with(&it.destination))
+}
+
+/// The innermost of a tree and those around it whose own name the host cannot give to something else:
+/// then that would be seen there without the mask. On an overlay and in the jail's own file systems the
+/// host changes no name.
+fn firm<'a>(plan: &'a Plan, mut tree: &'a Mount) -> &'a Mount {
+    let on_overlay = |path: &Path| {
+        plan.overlays.iter().any(|it| path != it.anchor && path.starts_with(&it.anchor))
+    };
+    while tree.kind.is_bind() && !on_overlay(&tree.destination) {
+        let outer = tree.destination.parent().and_then(|above| self::tree(&plan.mounts, above));
+        match outer {
+            Some(outer) if outer.kind.is_bind() => tree = outer,
+            _ => break,
+        }
+    }
+    tree
 }
 
 /// The components of a path, last first, `..` among them.

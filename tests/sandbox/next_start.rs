@@ -208,3 +208,38 @@ fn a_trusted_project_file_that_the_inside_changed_is_asked_about_again() {
         assert!(!is_trusted());
     });
 }
+
+#[test]
+fn a_specification_that_is_hidden_in_a_directory_of_the_workspace_does_not_start() {
+    for_both(|world| {
+        let own = world.file("home/project/sub/spec.json", r#"{"denyRead":["./sub/spec.json"]}"#);
+        let mut start = world.command(world.launcher());
+        start.arg("run").arg("--spec").arg(&own).args(["--", "touch", "effect"]);
+        has(&refused(&start.output().unwrap()), &["decide what the next start allows"]);
+        assert!(!world.workspace.join("effect").exists());
+        // It could be taken away with the directory around it.
+        world.spec(r#"{"denyRead":["./sub/spec.json"]}"#);
+        ok(&world.inside("mv sub away; mkdir sub; echo '{}' > sub/spec.json; touch effect"));
+        assert!(world.workspace.join("effect").exists());
+    });
+}
+
+#[test]
+fn a_workspace_below_run_holds_neither_specification_nor_launcher() {
+    for_both(|world| {
+        world.dir("run/disk/project");
+        install(&world.launcher(), &world.root.join("run/disk/project/kli-sandbox"));
+        world.file("run/disk/project/spec.json", "{}");
+        let script = |start: &str| {
+            format!(
+                "mount --rbind \"$W/run\" /run && cd /run/disk/project && {start} -- touch effect"
+            )
+        };
+        for start in ["\"$L\" run --spec spec.json", "./kli-sandbox run --spec \"$SPEC\""] {
+            has(&refused(&world.in_namespace(&script(start))), &["which the inside can write"]);
+            assert!(!world.root.join("run/disk/project/effect").exists());
+        }
+        ok(&world.in_namespace(&script("\"$L\" run --spec \"$SPEC\"")));
+        assert!(world.root.join("run/disk/project/effect").exists());
+    });
+}

@@ -433,3 +433,112 @@ fn a_new_linked_worktree_points_to_its_own_repository_only() {
         }
     });
 }
+
+#[test]
+fn a_writable_directory_that_the_host_replaces_shows_nothing_hidden() {
+    for_both(|world| {
+        world.file("store/keys/key", "SECRET");
+        world.dir("store/keys/mounted");
+        world.spec(
+            &r#"{"writablePaths":["W/store/keys"],"denyRead":["W/store/keys/key","W/store/keys/later"]}"#
+                .replace('W', world.root.to_str().unwrap()),
+        );
+        // Something is mounted in it, so no overlay lies around it.
+        let script = |start: &str| {
+            format!(
+                "mount -t tmpfs x \"$W/store/keys/mounted\" && cd \"$W/home/project\" || exit 9; \
+                 {start} sh -c 'touch up; until test -e go; do sleep 0.02; done; sleep 0.3; \
+                 cat \"$W/store/keys/key\" \"$W/store/keys/later\" \"$W/store/keys/plain\"' & \
+                 until test -e up; do sleep 0.02; done; \
+                 mv \"$W/store/keys\" \"$W/store/old\"; mkdir \"$W/store/keys\"; \
+                 printf SECRET > \"$W/store/keys/key\"; printf SECRET > \"$W/store/keys/later\"; \
+                 printf PLAIN > \"$W/store/keys/plain\"; touch go; wait $!; rm up go; \
+                 rm -r \"$W/store/keys\"; mv \"$W/store/old\" \"$W/store/keys\""
+            )
+        };
+        assert_eq!(ok(&world.in_namespace(&script(""))), "SECRETSECRETPLAIN");
+        let own = "\"$L\" run --spec \"$SPEC\" -- env W=\"$W\"";
+        assert_eq!(ok(&world.in_namespace(&script(own))), "PLAIN");
+    });
+}
+
+#[test]
+fn kli_s_configuration_that_the_host_replaces_stays_read_only() {
+    for_both(|world| {
+        let settings = world.file("home/.config/kli/settings.json", "{}");
+        let (config, all) = (world.home.join(".config/kli"), world.home.join(".config"));
+        for list in ["~/.config", "~/"] {
+            world.spec(&format!(r#"{{"writablePaths":["{list}"]}}"#));
+            let mut talk = Talk::start(world);
+            let plant = "echo EVIL > ~/.config/kli/settings.json; touch ~/.config/free";
+            has(&talk.says(plant), &["Read-only file system"]);
+            fs::rename(&config, all.join("old")).unwrap();
+            world.file("home/.config/kli/settings.json", "NEW");
+            has(&talk.says(plant), &["Read-only file system"]);
+            if list == "~/" {
+                fs::rename(&all, world.home.join("config-old")).unwrap();
+                world.file("home/.config/kli/settings.json", "NEWER");
+                has(&talk.says(plant), &["Read-only file system"]);
+                has(&talk.says("mv ~/.config ~/x"), &["busy"]);
+            }
+            has(&fs::read_to_string(&settings).unwrap(), &["NEW"]);
+            assert!(all.join("free").exists());
+            drop(talk);
+            ok(&world.plainly("rm -rf .talk ~/.config/old"));
+        }
+        ok(&world.plainly("echo EVIL > ~/.config/kli/settings.json"));
+        assert_eq!(fs::read_to_string(&settings).unwrap(), "EVIL\n");
+    });
+}
+
+#[test]
+fn in_the_repository_around_the_workspace_hiding_leaves_git_at_work() {
+    for_both(|world| {
+        // Not below the home, which has an overlay of its own.
+        let repository = world.dir("repository/sub");
+        world.file("repository/one", "SECRET");
+        world.file("repository/two", "SECRET");
+        world.file("repository/conf/key", "SECRET");
+        let at = |program: &str, arguments: &[&str]| {
+            let mut command = world.command(program);
+            command.args(arguments).current_dir(&repository);
+            command
+        };
+        ok(&at("git", &["init", "-q", ".."]).output().unwrap());
+        let link = world.root.join("repository/link");
+        symlink("one", &link).unwrap();
+        world.spec(
+            &r#"{"denyRead":["W/link","W/conf/key"]}"#
+                .replace('W', world.root.join("repository").to_str().unwrap()),
+        );
+        let look = "git rev-parse --show-prefix; cat ../conf/key ../link; touch up; \
+                    until test -e go; do sleep 0.02; done; cat ../link ../conf/key";
+        let control = "git rev-parse --show-prefix; cat ../conf/key ../link";
+        assert_eq!(ok(&at("sh", &["-c", control]).output().unwrap()), "sub/\nSECRETSECRET");
+        let mut start = world.command(world.launcher());
+        start.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "sh", "-c", look]);
+        start.current_dir(&repository).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = start.spawn().unwrap();
+        assert!(wait_for(Duration::from_secs(10), || repository.join("up").exists()));
+        symlink("two", world.root.join("repository/new")).unwrap();
+        fs::rename(world.root.join("repository/new"), &link).unwrap();
+        replace(&world.root.join("repository/conf/key"), "SECRET");
+        std::thread::sleep(SETTLED);
+        fs::write(repository.join("go"), "").unwrap();
+        assert_eq!(ok(&child.wait_with_output().unwrap()), "sub/\n");
+    });
+}
+
+#[test]
+fn what_is_read_only_by_the_list_is_not_moved_away_with_what_contains_it() {
+    for_both(|world| {
+        let file = world.file("home/project/a/b/file", "KEPT");
+        world.spec(r#"{"readOnlyPaths":["./a/b"]}"#);
+        let swap = "mv a x && mkdir -p a/b && echo EVIL > a/b/file; touch a/free";
+        has(&err(&world.inside(swap)), &["busy"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "KEPT");
+        assert!(world.workspace.join("a/free").exists());
+        ok(&world.plainly(swap));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "EVIL\n");
+    });
+}

@@ -275,7 +275,9 @@ fn readable(
     }
     for link in &found.links {
         let directory = link.parent().unwrap_or(link);
-        let writable = mounts.iter().rfind(|mount| directory.starts_with(&mount.destination));
+        let writable = mounts
+            .iter()
+            .rfind(|mount| mount.kind != Kind::Seal && directory.starts_with(&mount.destination));
         if let Some(mount) = writable.filter(|mount| mount.kind == Kind::Writable) {
             return Err(refuse(format!(
                 "`{}` is a symbolic link inside `{}`, which the inside can write: name its target",

@@ -82,7 +82,7 @@ pub(super) fn around(facts: &Facts, masks: &[Mount]) -> Option<Mount> {
     shows.then(|| Mount {
         destination: root.to_path_buf(),
         kind: Kind::ReadOnly,
-        reason: "the repository around the workspace".into(),
+        reason: AROUND.into(),
     })
 }
 
@@ -110,6 +110,7 @@ pub(super) fn plan(
         }
     }
     held.protect(facts);
+    held.read_only(facts);
     held.links(facts);
     (listed(held.mounts), listed(held.awaited))
 }
@@ -138,6 +139,16 @@ fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
         .collect();
     mounts.sort_by(|a, b| order(a).cmp(&order(b)));
     mounts
+}
+
+/// Why the repository around the workspace is shown.
+const AROUND: &str = "the repository around the workspace";
+
+impl Mount {
+    /// Whether it is read-only and shows everything as it is on the host, so no overlay lies in it.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.kind == Kind::ReadOnly && self.reason == AROUND
+    }
 }
 
 impl Kind {
@@ -169,6 +180,10 @@ impl Held<'_> {
         self.tree(path).is_some_and(|tree| tree.kind == Kind::Writable)
     }
 
+    fn is_fresh(&self, path: &Path) -> bool {
+        self.tree(path).is_some_and(|tree| tree.is_fresh())
+    }
+
     /// The tree that shows `path`.
     fn tree(&self, path: &Path) -> Option<&Mount> {
         let around = |mount: &&Mount| mount.kind.is_tree() && path.starts_with(&mount.destination);
@@ -181,11 +196,7 @@ impl Held<'_> {
         if path == root && kind == Kind::Pin {
             return;
         }
-        for above in path.ancestors().skip(1).take_while(|above| **above != root) {
-            self.mounts.entry(above.to_path_buf()).or_insert_with(|| {
-                (Kind::Pin, "cannot be renamed: something protected is in it".into())
-            });
-        }
+        self.pin_above(path, &root);
         let entry = self.mounts.entry(path.to_path_buf());
         if kind == Kind::Pin {
             entry.or_insert_with(|| (kind, reason.into()));
@@ -194,11 +205,21 @@ impl Held<'_> {
         }
     }
 
+    /// Pins the directories above `path` below the mount `root`, whose own name is no name in it.
+    fn pin_above(&mut self, path: &Path, root: &Path) {
+        let above = path.ancestors().skip(1).take_while(|it| it.starts_with(root) && *it != root);
+        for above in above {
+            self.mounts.entry(above.to_path_buf()).or_insert_with(|| {
+                (Kind::Pin, "cannot be renamed: something protected is in it".into())
+            });
+        }
+    }
+
     /// Waits for `path`.
     fn wait_for(&mut self, path: &Path, kind: Kind, reason: &str) {
         // A denied link is among the masks itself; what is inside another mask is hidden with it.
         let hidden = path.parent().is_some_and(|above| covering(self.masks, above).is_some());
-        if !hidden && self.is_writable(path) {
+        if !hidden && (self.is_writable(path) || kind.is_mask() && self.is_fresh(path)) {
             self.awaited.entry(path.to_path_buf()).or_insert_with(|| (kind, reason.into()));
         }
     }
@@ -257,8 +278,17 @@ impl Held<'_> {
         }
     }
 
-    /// A denied path that goes through a link inside something writable: the name is looked at again
-    /// when the link is replaced, and what it leads to then is hidden.
+    /// `readOnlyPaths`, which are protections already: what is above them.
+    fn read_only(&mut self, facts: &Facts) {
+        for path in facts.read_only.iter().filter(|it| it.missing == 0 && it.trouble.is_none()) {
+            if let Some(root) = self.around(&path.physical).map(Path::to_path_buf) {
+                self.pin_above(&path.physical, &root);
+            }
+        }
+    }
+
+    /// A denied path that goes through a link inside something writable, or where files are fresh: the
+    /// name is looked at again when the link is replaced, and what it leads to then is hidden.
     fn links(&mut self, facts: &Facts) {
         for denied in &facts.denied {
             let (physical, kind) = match &denied.found {

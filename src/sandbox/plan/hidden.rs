@@ -319,9 +319,11 @@ fn by_mounts(
     notes: &mut Vec<String>,
 ) {
     let kind = match &it.kind {
-        // What it leads to is held; where the inside may write the watch follows the link.
+        // What it leads to is held; where the inside may write, and where files are fresh, the watch
+        // follows the link.
         _ if it.is_link => {
-            if ground.is_seen(&it.path) && ground.writable(&it.path).is_none() {
+            let followed = ground.writable(&it.path).or_else(|| ground.fresh(&it.path)).is_some();
+            if ground.is_seen(&it.path) && !followed {
                 notes.push(format!(
                     "`{}` is a symbolic link that cannot be held, as {because}: when it is pointed \
                      elsewhere, only what it leads to now is hidden; name its target",
@@ -426,6 +428,10 @@ impl Ground<'_> {
             .find(|mount| mount.kind == Kind::Writable && path.starts_with(&mount.destination))
     }
 
+    fn fresh(&self, path: &Path) -> Option<&Mount> {
+        self.mounts.iter().find(|mount| mount.is_fresh() && path.starts_with(&mount.destination))
+    }
+
     /// Whether the host's files are seen at a path: what the last mount around it shows.
     fn is_seen(&self, path: &Path) -> bool {
         self.mounts
@@ -448,6 +454,12 @@ impl Ground<'_> {
         }
         if let Some((_, words)) = self.facts.refused.iter().find(|(path, _)| path == anchor) {
             return Some(format!("the kernel refuses an overlay on `{}` ({words})", shown(anchor)));
+        }
+        if let Some(mount) = self.fresh(anchor) {
+            return Some(format!(
+                "it lies inside `{}`, which stays fresh",
+                shown(&mount.destination)
+            ));
         }
         let home = self.facts.home_anchors.iter().any(|home| home == anchor);
         let fresh = ["/dev", "/etc", "/proc", "/sys"].iter().any(|tree| anchor.starts_with(tree));

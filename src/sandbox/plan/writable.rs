@@ -207,14 +207,14 @@ pub(super) fn protected_config(
         .take_while(|above| *above != mount.destination)
         .map(|above| Mount {
             destination: above.to_path_buf(),
-            kind: Kind::Writable,
+            kind: Kind::Pin,
             reason: "cannot be renamed: kli's configuration is in it".into(),
         })
         .collect();
     protected.reverse();
     protected.push(Mount {
         destination: config.physical.clone(),
-        kind: Kind::ReadOnly,
+        kind: Kind::Protect,
         reason: "kli's configuration stays read-only inside a writable path".into(),
     });
     Ok(protected)
