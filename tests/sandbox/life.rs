@@ -24,7 +24,7 @@ fn start(world: &World, script: &str) -> Child {
     let mut command = world.command(world.launcher());
     command.arg("run").arg("--spec").arg(world.spec_file());
     let child = command.args(["--", "sh", "-c", script]).stdout(Stdio::null()).spawn().unwrap();
-    assert!(wait_for(Duration::from_secs(10), || up.exists()), "not started: {script}");
+    assert!(wait_for(Duration::from_mins(1), || up.exists()), "not started: {script}");
     child
 }
 
