@@ -181,7 +181,7 @@ impl Held<'_> {
     }
 
     fn is_fresh(&self, path: &Path) -> bool {
-        self.tree(path).is_some_and(|tree| tree.is_fresh())
+        self.tree(path).is_some_and(Mount::is_fresh)
     }
 
     /// The tree that shows `path`.
