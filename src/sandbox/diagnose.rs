@@ -83,6 +83,13 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
              (`runuser -u NAME -- …`)"
                 .into()
         }
+        NamespaceError::Hold { source, .. }
+        | NamespaceError::Fresh { source, .. }
+        | NamespaceError::Place { source, .. }
+            if *source == rustix::io::Errno::MFILE =>
+        {
+            "raise the number of open files (`ulimit -n`)".into()
+        }
         NamespaceError::Hold { .. } | NamespaceError::Fresh { .. } | NamespaceError::Place { .. } => {
             "was it replaced while the launcher started? Start again, or deny its directory".into()
         }
