@@ -123,6 +123,12 @@ impl Screen {
         }
     }
 
+    /// Waits as long as somebody does who has read what is there and looks for the key.
+    pub(crate) fn settles(&mut self) {
+        std::thread::sleep(Duration::from_millis(300));
+        self.look();
+    }
+
     /// Types a command, waits for the next prompt and returns what was printed, without the echo.
     #[track_caller]
     pub(crate) fn runs(&mut self, line: &str) -> String {

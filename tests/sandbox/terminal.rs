@@ -25,6 +25,7 @@ fn ctrl_c_ends_the_program_and_what_the_shell_had_next() {
         let mut screen = Screen::shell(world);
         screen.types(&format!("j sh -c \"{UP}; exec sleep 100\"; echo we''nt on"));
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_C);
         let rest = screen.prompt();
         assert!(!rest.contains("went on"), "{rest:?}");
@@ -34,6 +35,7 @@ fn ctrl_c_ends_the_program_and_what_the_shell_had_next() {
             "j sh -c \"trap 'exit 130' INT; {UP}; while :; do sleep 0.05; done\"; echo we''nt on"
         ));
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_C);
         has(&screen.prompt(), &["went on"]);
     });
@@ -54,6 +56,7 @@ fn ctrl_c_stops_a_loop_of_a_script() {
         script(&format!("{UP}; exec sleep 100"));
         screen.types("loop");
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_C);
         let rest = screen.prompt();
         assert!(!rest.contains("up") && !rest.contains("went on"), "{rest:?}");
@@ -63,6 +66,7 @@ fn ctrl_c_stops_a_loop_of_a_script() {
         screen.types("loop");
         for _ in 0..3 {
             screen.sees("up");
+            screen.settles();
             screen.press(CTRL_C);
         }
         has(&screen.prompt(), &["went on"]);
@@ -76,6 +80,7 @@ fn ctrl_backslash_quits_without_a_core_of_the_launcher() {
         screen.runs("ulimit -c unlimited");
         screen.types(&format!("j sh -c \"ulimit -c 0; {UP}; exec sleep 100\""));
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_BACKSLASH);
         let said = screen.prompt();
         assert!(said.contains("Quit") && !said.contains("core dumped"), "{said:?}");
@@ -90,6 +95,7 @@ fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
         let mut screen = Screen::shell(world);
         screen.types(&format!("j sh -c \"{UP}; read x; echo got=\\$x; exit 7\""));
         screen.sees("up");
+        screen.settles();
         for _ in 0..3 {
             screen.press(CTRL_Z);
             has(&screen.prompt(), &["Stopped"]);
@@ -104,6 +110,7 @@ fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
             screen.types("fg");
             screen.sees("fg");
             screen.sees("j sh -c");
+            screen.settles();
         }
         screen.types("words");
         screen.sees("got=words");
@@ -123,6 +130,7 @@ fn a_script_around_it_is_stopped_and_continued_too() {
         let mut screen = Screen::shell(world);
         screen.types("around");
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_Z);
         has(&screen.prompt(), &["Stopped"]);
         screen.types("fg");
@@ -149,6 +157,7 @@ fn nothing_inside_goes_on_while_it_is_stopped() {
              setsid sh -c 'kill -STOP \\$\\$; touch gone-on' & sleep 0.3; {UP}; read x\""
         ));
         screen.sees("up");
+        screen.settles();
         assert!(grows(PATIENCE), "control");
         for _ in 0..2 {
             screen.press(CTRL_Z);
@@ -173,6 +182,7 @@ fn the_program_sees_the_size_change() {
             "j sh -c \"trap 'stty size' WINCH; {UP}; while :; do sleep 0.05; done\""
         ));
         screen.sees("up");
+        screen.settles();
         for (rows, columns) in [(31, 97), (44, 161)] {
             screen.resize(rows, columns);
             screen.sees(&format!("{rows} {columns}"));
@@ -197,6 +207,7 @@ fn a_shell_inside_has_job_control_of_its_own() {
         has(&screen.sees("<inside>"), &["Stopped", "sleep 100"]);
         screen.types("fg");
         screen.sees("sleep 100");
+        screen.settles();
         screen.press(CTRL_C);
         screen.sees("<inside>");
         screen.types("echo code=$?");
@@ -313,10 +324,12 @@ fn a_pipeline_and_the_background_work_like_those_of_any_program() {
         screen.prompt();
         screen.types(&format!("j sh -c \"{UP}; exec sleep 100\" | cat"));
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_Z);
         has(&screen.prompt(), &["Stopped"]);
         screen.types("fg");
         screen.sees("cat");
+        screen.settles();
         screen.press(CTRL_C);
         screen.prompt();
         screen.runs("j sh -c 'touch done; exit 3' &");
@@ -353,6 +366,7 @@ fn a_stopped_or_killed_launcher_leaves_the_shell_its_terminal() {
         let wait = "while [ ! -e front ]; do sleep 0.05; done";
         screen.types(&format!("j sh -c \"{UP}; {wait}; read x; echo got=\\$x\""));
         screen.sees("up");
+        screen.settles();
         let pid = launcher(&screen);
         kill(pid, Signal::STOP);
         has(&screen.prompt(), &["Stopped"]);
@@ -365,6 +379,7 @@ fn a_stopped_or_killed_launcher_leaves_the_shell_its_terminal() {
         screen.prompt();
         screen.types(&format!("j sh -c \"{UP}; stty raw -echo; exec sleep 100\""));
         screen.sees("up");
+        screen.settles();
         kill(launcher(&screen), Signal::KILL);
         screen.prompt();
         assert_eq!(screen.code(), 137);
@@ -385,6 +400,7 @@ fn it_works_where_no_shell_could_continue_it() {
         ]);
         let mut screen = Screen::start(world, command);
         screen.sees("up");
+        screen.settles();
         screen.press(CTRL_Z);
         screen.types("words");
         screen.sees("got=words");
@@ -400,6 +416,7 @@ fn a_hung_up_terminal_ends_it() {
         let mut screen = Screen::shell(world);
         screen.types(&format!("j sh -c \"{UP}; sleep {token}; sleep {token}\""));
         screen.sees("up");
+        screen.settles();
         drop(screen);
         let gone = wait_for(PATIENCE, || crate::jail::processes(&token).is_empty());
         assert!(gone);
