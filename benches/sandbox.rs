@@ -40,8 +40,8 @@ fn plain(plan: &serde_json::Value, empty: &str) -> Vec<String> {
         let to = mount["destination"].as_str().unwrap();
         let pieces: Vec<&str> = match mount["kind"].as_str().unwrap() {
             "read-only" if to == "/run/kli/inner" => vec!["--ro-bind", LAUNCHER, to],
-            "read-only" => vec!["--ro-bind", to, to],
-            "writable" => vec!["--bind", to, to],
+            "read-only" | "protected" => vec!["--ro-bind", to, to],
+            "writable" | "pinned" => vec!["--bind", to, to],
             "memory" => vec!["--tmpfs", to],
             "dev" => vec!["--dev", to],
             "proc" => vec!["--proc", to],
