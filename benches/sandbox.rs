@@ -104,6 +104,45 @@ fn compare(name: &str, home: &Path, spec: &str) {
     );
 }
 
+/// What the launcher's own namespaces cost by themselves: bubblewrap alone, and inside a user, a mount
+/// and a PID namespace that util-linux makes.
+fn own_namespaces(home: &Path) {
+    const PLAIN: [&str; 10] = [
+        "bwrap",
+        "--unshare-user",
+        "--unshare-pid",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--",
+        "/bin/true",
+    ];
+    let run = |words: &[&str]| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir(home).stdin(Stdio::null());
+        command
+    };
+    let around: Vec<&str> = ["unshare", "--user", "--map-current-user", "--mount", "--pid"]
+        .into_iter()
+        .chain(["--fork", "--mount-proc", "--propagation", "private"])
+        .chain(PLAIN)
+        .collect();
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        without.push(timed(&mut run(&PLAIN)));
+        with.push(timed(&mut run(&around)));
+    }
+    let (without, with) = (median(without), median(with));
+    println!(
+        "namespaces of its own, with the program that makes them: {:.2} ms, without {:.2} ms, ratio {:.2}",
+        with.as_secs_f64() * 1e3,
+        without.as_secs_f64() * 1e3,
+        with.as_secs_f64() / without.as_secs_f64()
+    );
+}
+
 fn denied(paths: &[String]) -> String {
     serde_json::json!({ "denyRead": paths }).to_string()
 }
@@ -115,6 +154,7 @@ fn main() {
     std::fs::create_dir_all(home.join(".aws")).unwrap();
     std::fs::create_dir_all(home.join("many")).unwrap();
     std::fs::write(home.join(".netrc"), "x").unwrap();
+    own_namespaces(home);
     compare("no denials", home, "{}");
     compare(
         "one file, one directory, one writable path",
@@ -127,6 +167,7 @@ fn main() {
             format!("~/many/{number}")
         })
         .collect();
+    compare("10 denied files in a directory of the home", home, &denied(&many[..10]));
     compare("1000 denied files in a directory of the home", home, &denied(&many));
     let writable: Vec<String> = (0..1000)
         .map(|number| {

@@ -10,6 +10,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -114,7 +115,9 @@ pub fn main() -> ExitCode {
     if let Err(error) = sys::close_from(3) {
         return fail(&format_args!("open descriptors cannot be closed: {error}"));
     }
-    match command(words, keys) {
+    // A fault of this program is its own failure, not the confined program's code (law 11).
+    let done = std::panic::catch_unwind(AssertUnwindSafe(|| command(words, keys)));
+    match done.unwrap_or(Ok(FAILED)) {
         Ok(code) => ExitCode::from(code),
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS

@@ -20,6 +20,7 @@ use super::limits::{Means, group};
 use super::mountinfo::{Table, TableError};
 use super::plan::Request;
 use super::sockets::{self, NIX_DAEMON, Sockets};
+use super::sorted;
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
 
@@ -209,8 +210,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         .filter(|home| **home != Path::new("/") && home.is_dir())
         .cloned()
         .collect();
-    home_anchors.sort();
-    home_anchors.dedup();
+    sorted::unique(&mut home_anchors);
     let mut looker = Looker::new(uid, &mounts, &home_anchors);
     let mut denied = denied(spec, request, &places, &mut looker);
     let own = |base: Xdg, wish: &str| {

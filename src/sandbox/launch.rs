@@ -234,8 +234,7 @@ pub(super) fn run(
             }
         }
     };
-    namespace::hold(&prepared, &plan.mounts).map_err(told)?;
-    drop(prepared);
+    namespace::hold(prepared, &plan.mounts).map_err(told)?;
 
     if facts.uid == 0 && owner != 0 {
         // A warning, so a closed standard error is no reason to stop.

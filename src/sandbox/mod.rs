@@ -32,6 +32,7 @@ mod report;
 mod scratch;
 mod seccomp;
 mod secrets;
+mod sorted;
 mod supervise;
 mod sys;
 mod terminal;

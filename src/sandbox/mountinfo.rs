@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use super::sorted;
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -141,8 +143,7 @@ impl Table {
                 (seen && !alias.starts_with(path)).then_some(alias)
             })
             .collect();
-        found.sort();
-        found.dedup();
+        sorted::unique(&mut found);
         found
     }
 }

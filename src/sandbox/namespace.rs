@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, OpenTreeFlags, mount_change, open_tree};
 
 use super::plan::{Kind, Mount, shown};
+use super::sorted;
 use super::sys;
 
 pub(super) mod hold;
 pub(super) mod overlay;
 
-use hold::Masks;
-use overlay::Prepared;
+use overlay::{Layers, Prepared};
 
 /// Why the own namespace or a mask could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +144,7 @@ pub(super) fn copy_offset(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
 
 /// Puts everything in place that the launcher holds: overlays, what lies over them, pins and
 /// protections, each after what is around it, and at last the masks.
-pub(super) fn hold(prepared: &Prepared, mounts: &[Mount]) -> Result<(), NamespaceError> {
+pub(super) fn hold(prepared: Prepared, mounts: &[Mount]) -> Result<(), NamespaceError> {
     enum Step<'a> {
         Overlay(&'a OwnedFd),
         Fresh(&'a OwnedFd),
@@ -169,11 +169,13 @@ pub(super) fn hold(prepared: &Prepared, mounts: &[Mount]) -> Result<(), Namespac
         steps.push((place, path, Step::Held(mount)));
     }
     // Stable: masks stay in the order of the plan.
-    steps.sort_by_key(|(place, ..)| *place);
+    sorted::by(&mut steps, |(a, ..), (b, ..)| a.cmp(b));
     let held = steps.iter().any(|(.., step)| matches!(step, Step::Held(_)));
-    // It lies over `/` for a moment, where no look-up of this process passes, since its root is the
-    // directory below.
-    let masks = held.then(|| Masks::attached(Path::new("/"))).transpose();
+    let layers = match prepared.layers {
+        None if held => Some(Layers::new().map_err(NamespaceError::Source)?),
+        layers => layers,
+    };
+    let masks = layers.as_ref().filter(|_| held).map(Layers::masks).transpose();
     let masks = masks.map_err(NamespaceError::Source)?;
     let done = steps.into_iter().try_for_each(|(_, path, step)| {
         let to = || path.to_path_buf();
@@ -192,8 +194,8 @@ pub(super) fn hold(prepared: &Prepared, mounts: &[Mount]) -> Result<(), Namespac
             (Step::Held(_), None) => Ok(()),
         }
     });
-    if let Some(masks) = masks {
-        masks.detach().map_err(NamespaceError::Source)?;
+    if let Some(layers) = layers {
+        layers.detach().map_err(NamespaceError::Source)?;
     }
     done
 }

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::facts::{Facts, Writable};
+use super::sorted;
 use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER, MASKS};
 
@@ -342,7 +343,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     // A protection lies between what is writable around it and what is writable in it.
     let mut layers = writable;
     layers.extend(protections);
-    layers.sort_by_key(|mount| order(mount).0);
+    sorted::by(&mut layers, |a, b| order(a).0.cmp(&order(b).0));
     mounts.extend(layers);
     // Under a mask there is nothing to show.
     mounts.retain(|mount| !mount.kind.is_bind() || covering(&masks, &mount.destination).is_none());
@@ -400,8 +401,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     let disable_userns =
         !(spec.allow_user_namespaces || spec.nested_userns && facts.sysctl_read_only);
     // In an order of their own, so that the order of the lists never shows.
-    notes.sort();
-    notes.dedup();
+    sorted::unique(&mut notes);
     let hidden = visible.len() + by_name;
     let marker = marker::text(network, &kernel, facts, &mounts, hidden, &built.removed);
     mounts.extend(protected);
@@ -574,7 +574,7 @@ fn shown_again(facts: &Facts, masks: &[Mount], writable: &[Mount]) -> Vec<Mount>
             });
         }
     }
-    mounts.sort_by(|a, b| order(a).cmp(&order(b)));
+    sorted::by(&mut mounts, |a, b| order(a).cmp(&order(b)));
     mounts
 }
 

@@ -17,6 +17,7 @@ use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic
 use super::facts::Facts;
 use super::git::Repository;
 use super::plan::{self, Plan};
+use super::sorted;
 
 use handle::{Moment, changed};
 use kept::Kept;
@@ -174,7 +175,7 @@ impl Report {
             .filter(|mount| mount.kind == plan::Kind::Writable)
             .map(|mount| mount.destination.as_path())
             .collect();
-        paths.sort();
+        sorted::unique(&mut paths);
         let mut roots: Vec<Root> = Vec::new();
         for path in paths {
             if !roots.iter().any(|root| path.starts_with(&root.path)) {
@@ -230,7 +231,7 @@ impl Report {
             None => None,
         };
         let Walk { mut findings, packages, .. } = walk;
-        findings.sort_by_cached_key(|finding| {
+        sorted::by_key(&mut findings, |finding| {
             (finding.path.components().count(), finding.path.clone())
         });
         findings.dedup_by(|a, b| a.path == b.path);

@@ -75,7 +75,7 @@ fn instructions(machine: Machine, allow: Allow) -> Vec<Instruction> {
         .flat_map(|group| group.rules)
         .filter_map(|rule| Some((machine.number(rule.call)?, rule)))
         .collect();
-    rules.sort_by_key(|(number, _)| *number);
+    super::sorted::by(&mut rules, |(a, _), (b, _)| a.cmp(b));
     let mut native = search(&rules, allow);
     if machine == Machine::X86_64 {
         let foreign = bpf::branch(

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
 
 use super::facts::{RunEntry, Writable, walk};
+use super::sorted;
 
 /// The Nix daemon's socket, unless it was built for another place.
 pub const NIX_DAEMON: &str = "/nix/var/nix/daemon-socket/socket";
@@ -171,7 +172,14 @@ pub(super) fn probe(scope: Scope<'_>) -> Sockets {
         search.run(root, WRITABLE.depth, &mut seen);
     }
     let mut search = Search::new(KNOWN);
-    let programs = homes.iter().flat_map(|home| PROGRAMS.map(|part| home.join(part)));
+    let programs = homes.iter().flat_map(|home| {
+        let names = names_in(home);
+        let there = move |part: &&str| {
+            let first = part.split('/').next().unwrap_or(part);
+            names.as_ref().is_none_or(|names| names.contains(OsStr::new(first)))
+        };
+        PROGRAMS.into_iter().filter(there).map(|part| home.join(part))
+    });
     for place in SERVICES.into_iter().map(PathBuf::from).chain(programs) {
         search.run(&place, KNOWN.depth, &mut seen);
     }
@@ -260,6 +268,13 @@ fn state(path: Writable) -> Allowed {
     Allowed { path, targets, state }
 }
 
+/// The names in a directory, so that what is not there need not be asked for one by one; `None` when it
+/// cannot be read, though what it has may be reached.
+fn names_in(directory: &Path) -> Option<BTreeSet<OsString>> {
+    let entries = std::fs::read_dir(directory).ok()?;
+    entries.take(KNOWN.names).map(|entry| Some(entry.ok()?.file_name())).collect()
+}
+
 /// What was found so far.
 #[derive(Debug, Default)]
 struct Seen {
@@ -299,8 +314,8 @@ fn listening(seen: &mut Seen, shown: &[&Path]) {
         if replaced && !shown.iter().any(|root| name.starts_with(root)) || !tried.insert(name) {
             continue;
         }
-        if let Ok(physical) = std::fs::canonicalize(name)
-            && std::fs::symlink_metadata(&physical).is_ok_and(|meta| meta.file_type().is_socket())
+        if std::fs::metadata(name).is_ok_and(|meta| meta.file_type().is_socket())
+            && let Ok(physical) = std::fs::canonicalize(name)
         {
             seen.add(physical);
         }
@@ -323,8 +338,7 @@ fn names(table: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn outermost<'a>(roots: &[&'a Path]) -> Vec<&'a Path> {
     let inside = |root: &Path| roots.iter().any(|other| *other != root && root.starts_with(other));
     let mut kept: Vec<&Path> = roots.iter().copied().filter(|root| !inside(root)).collect();
-    kept.sort();
-    kept.dedup();
+    sorted::unique(&mut kept);
     kept
 }
 
@@ -409,9 +423,9 @@ fn variables(environment: &[(OsString, OsString)]) -> Vec<(OsString, PathBuf)> {
             paths.extend(addresses(bytes));
         }
         for path in paths {
-            if let Ok(physical) = std::fs::canonicalize(&path)
-                && std::fs::symlink_metadata(&physical)
-                    .is_ok_and(|meta| meta.file_type().is_socket())
+            // One look first: most values are no paths, or paths of something else.
+            if std::fs::metadata(&path).is_ok_and(|meta| meta.file_type().is_socket())
+                && let Ok(physical) = std::fs::canonicalize(&path)
             {
                 found.push((name.clone(), physical));
             }

@@ -35,7 +35,7 @@ pub(super) fn close_from(first: RawFd) -> io::Result<()> {
 pub(super) fn close_all_but(one: &OwnedFd, other: Option<&OwnedFd>) -> io::Result<()> {
     let mut kept = vec![one.as_raw_fd()];
     kept.extend(other.map(AsRawFd::as_raw_fd));
-    kept.sort_unstable();
+    super::sorted::by(&mut kept, RawFd::cmp);
     let mut first = 3;
     for kept in kept {
         if kept > first {

@@ -246,7 +246,7 @@ impl Companion for Watch {
         sys::watch::wake_soon();
         self.running = Some(Running { jail, inotify, masks: None });
         self.visit(|watch| {
-            let masks = Masks::attached(Path::new(MASKS))
+            let masks = Masks::attached(rustix::fs::CWD, MASKS)
                 .map_err(|error| format!("the masks cannot be made inside: {error}"))?;
             if let Some(running) = &mut watch.running {
                 running.masks = Some(masks);
@@ -274,7 +274,11 @@ impl Companion for Watch {
     }
 
     fn end(&mut self) -> Result<(), String> {
-        self.clear_up()
+        let done = self.clear_up();
+        if let Some(running) = self.running.take() {
+            sys::watch::close_later(running.inotify);
+        }
+        done
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::super::glob::{Part, Pattern};
 use super::super::mountinfo::Table;
+use super::super::sorted;
 use super::parts;
 
 /// A name that shall be hidden and what is there now.
@@ -337,8 +338,7 @@ impl<'a> Looker<'a> {
         let mut states = Vec::new();
         pattern.open(0, &mut states);
         self.visit(base, pattern, &states, 0, &mut found)?;
-        found.sort();
-        found.dedup();
+        sorted::unique(&mut found);
         self.matches = self.matches.saturating_add(found.len());
         if self.matches > self.bounds.matches {
             return Err(format!(

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use super::super::sorted;
+
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -102,7 +104,7 @@ pub(in super::super) fn names(path: &Path, limit: usize) -> Option<Vec<OsString>
         }
         names.push(OsString::from_vec(name.to_vec()));
     }
-    names.sort();
+    sorted::by(&mut names, OsString::cmp);
     Some(names)
 }
 

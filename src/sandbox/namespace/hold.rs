@@ -4,15 +4,14 @@
 //! neither why a path is held nor when.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
 use super::super::plan::{Kind, Mount};
@@ -116,8 +115,12 @@ const FILE: &str = "file";
 const DIRECTORY: &str = "directory";
 
 impl Masks {
-    /// Makes it and attaches it at `place`: before Linux 6.15 only what is attached can be cloned.
-    pub(in super::super) fn attached(place: &Path) -> Result<Self, Errno> {
+    /// Makes it and attaches it at `place` below `directory`: before Linux 6.15 only what is attached
+    /// can be cloned.
+    pub(in super::super) fn attached(
+        directory: impl AsFd,
+        place: impl rustix::path::Arg,
+    ) -> Result<Self, Errno> {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&context, "mode", "0755")?;
         fsconfig_set_string(&context, "size", "4096")?;
@@ -140,14 +143,8 @@ impl Masks {
         rustix::fs::chmodat(&root, DIRECTORY, DIRECTORY_MODE, AtFlags::empty())?;
         drop(file);
         sys::watch::seal_all(root.as_fd()).map_err(|error| errno(&error))?;
-        move_mount(&root, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        move_mount(&root, "", directory, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         Ok(Self { root })
-    }
-
-    /// Takes it away again; what was cloned of it stays.
-    pub(super) fn detach(self) -> Result<(), Errno> {
-        let name = Path::new("/proc/self/fd").join(self.root.as_raw_fd().to_string());
-        unmount(name, UnmountFlags::DETACH)
     }
 
     fn clone_of(&self, directory: bool) -> Result<OwnedFd, Errno> {

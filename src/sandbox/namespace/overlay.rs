@@ -24,6 +24,7 @@ use rustix::mount::{
 
 use super::super::plan::{NameKind, Overlay, Plan};
 use super::NamespaceError;
+use super::hold::Masks;
 
 /// An overlay that the kernel refuses, and what it said. The plan is made anew without it.
 #[derive(Debug)]
@@ -39,6 +40,9 @@ pub(in super::super) struct Refused {
 pub(in super::super) struct Prepared {
     pub(super) overlays: Vec<(PathBuf, OwnedFd)>,
     pub(super) rebinds: Vec<(PathBuf, OwnedFd)>,
+    /// What the overlays are made of, still attached: one unmount, which waits for every processor,
+    /// takes it and the masks away.
+    pub(super) layers: Option<Layers>,
 }
 
 /// Makes the overlays of a plan and clones what shall lie over them, all before the first is in place:
@@ -62,7 +66,7 @@ pub(in super::super) fn prepare(
     let mut overlays = Vec::new();
     let mut refused = Vec::new();
     if plan.overlays.is_empty() {
-        return Ok(Ok(Prepared { overlays, rebinds }));
+        return Ok(Ok(Prepared { overlays, rebinds, layers: None }));
     }
     let layers = Layers::new().map_err(NamespaceError::Source)?;
     for (number, overlay) in plan.overlays.iter().enumerate() {
@@ -71,8 +75,11 @@ pub(in super::super) fn prepare(
             Err(source) => refused.push(Refused { anchor: overlay.anchor.clone(), source }),
         }
     }
+    if refused.is_empty() {
+        return Ok(Ok(Prepared { overlays, rebinds, layers: Some(layers) }));
+    }
     layers.detach().map_err(NamespaceError::Source)?;
-    Ok(if refused.is_empty() { Ok(Prepared { overlays, rebinds }) } else { Err(refused) })
+    Ok(Err(refused))
 }
 
 /// A copy of what is mounted at a path, with all that is mounted below.
@@ -132,7 +139,8 @@ impl<'a> Node<'a> {
 }
 
 /// A file system in memory with the upper layers of all overlays.
-struct Layers {
+#[derive(Debug)]
+pub(super) struct Layers {
     root: OwnedFd,
 }
 
@@ -140,7 +148,7 @@ const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Layers {
-    fn new() -> Result<Self, Errno> {
+    pub(super) fn new() -> Result<Self, Errno> {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&context, "mode", "0700")?;
         fsconfig_create(&context)?;
@@ -155,8 +163,15 @@ impl Layers {
         Ok(Self { root })
     }
 
-    /// Takes it away again; the overlays keep their layers.
-    fn detach(self) -> Result<(), Errno> {
+    /// What masks are made of, attached below, so that it goes with this.
+    pub(super) fn masks(&self) -> Result<Masks, Errno> {
+        const PLACE: &str = "masks";
+        rustix::fs::mkdirat(&self.root, PLACE, Mode::RWXU)?;
+        Masks::attached(&self.root, PLACE)
+    }
+
+    /// Takes it away again; the overlays keep their layers, and what was cloned of the masks stays.
+    pub(super) fn detach(self) -> Result<(), Errno> {
         unmount(name_of(self.root.as_fd()), UnmountFlags::DETACH)
     }
 

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::super::facts::{Facts, Writable};
+use super::super::sorted;
 use super::super::spec::Spec;
 use super::{
     Kind, Mount, PlanError, Request, in_replaced_tree, is_denied, printable, shown, sockets,
@@ -226,10 +227,8 @@ pub(super) fn build(
     }
     // A name that the caller gives twice is one variable, and the last one counts.
     let environment: std::collections::BTreeMap<_, _> = kept.into_iter().collect();
-    removed.sort();
-    removed.dedup();
-    corrected.sort();
-    corrected.dedup();
+    sorted::unique(&mut removed);
+    sorted::unique(&mut corrected);
     Ok(Built { environment: environment.into_iter().collect(), removed, corrected, handed })
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::facts::{Facts, Found};
 use super::super::git::{Group, Kind as Repo, Present, Repository};
+use super::super::sorted;
 use super::super::spec::{Git, Spec};
 use super::{Create, Kind, Mount, covering, order, shown};
 
@@ -66,7 +67,7 @@ pub(super) fn writable(
             reason: "the git directory of the workspace".into(),
         });
     }
-    writable.sort_by(|a, b| order(a).cmp(&order(b)));
+    sorted::by(writable, |a, b| order(a).cmp(&order(b)));
 }
 
 /// Shows the repository around the workspace as it is on the host: git takes another file system, such
@@ -137,7 +138,7 @@ fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
         .into_iter()
         .map(|(destination, (kind, reason))| Mount { destination, kind, reason })
         .collect();
-    mounts.sort_by(|a, b| order(a).cmp(&order(b)));
+    sorted::by(&mut mounts, |a, b| order(a).cmp(&order(b)));
     mounts
 }
 

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Denied, Facts, Found, Role};
+use super::super::sorted;
 use super::{Create, Kind, Mount, PlanError, in_replaced_tree, order, shown};
 
 /// A read-only overlay that the launcher makes in its own namespace before bubblewrap.
@@ -97,7 +98,7 @@ pub(super) fn wanted(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Wante
         all.extend(places(denied, notes)?);
     }
     // The reason takes part so that the order of the lists never shows.
-    all.sort_by_cached_key(|it| {
+    sorted::by_key(&mut all, |it| {
         let path = it.path.as_os_str().to_owned();
         (it.path.components().count(), path, it.kind.clone(), it.reason.clone())
     });
@@ -232,7 +233,7 @@ pub(super) fn hold(
             .map(|anchor| (anchor.into(), "it holds the denied names below by name".into())),
     );
     let depth = |path: &Path| path.components().count();
-    anchors.sort_by(|a, b| (depth(&a.0), &a.0).cmp(&(depth(&b.0), &b.0)));
+    sorted::by(&mut anchors, |a, b| (depth(&a.0), &a.0).cmp(&(depth(&b.0), &b.0)));
     anchors.dedup_by(|later, first| later.0 == first.0);
     for (anchor, reason) in anchors {
         if held.overlays.iter().any(|it| anchor.starts_with(&it.anchor)) {
@@ -297,7 +298,7 @@ pub(super) fn hold(
     }
     for overlay in &mut held.overlays {
         // Several absent paths may have the same first missing part.
-        overlay.names.sort_by_cached_key(|it| (depth(&it.path), it.path.as_os_str().to_owned()));
+        sorted::by_key(&mut overlay.names, |it| (depth(&it.path), it.path.as_os_str().to_owned()));
         let mut seen: BTreeSet<OsString> = BTreeSet::new();
         overlay.names.retain(|name| {
             let fresh = !name.path.ancestors().any(|above| seen.contains(above.as_os_str()));
@@ -389,7 +390,7 @@ fn rebinds(
         _ => None,
     });
     let mut all: Vec<(PathBuf, String)> = binds.chain(config).chain(sources).collect();
-    all.sort_by(|a, b| {
+    sorted::by(&mut all, |a, b| {
         let depth = |it: &(PathBuf, String)| it.0.components().count();
         (depth(a), a).cmp(&(depth(b), b))
     });
@@ -481,6 +482,6 @@ impl Ground<'_> {
 }
 
 /// Sorts masks as [`super::order`] does.
-pub(super) fn sort(mounts: &mut [Mount]) {
-    mounts.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
+pub(super) fn sort(mounts: &mut Vec<Mount>) {
+    sorted::by(mounts, |a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
 }

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Facts, Writable};
+use super::super::sorted;
 use super::super::spec::{Base, Spec, caches};
-use super::{Create, Kind, Mount, PlanError, covering, order, shown};
+use super::{Create, Kind, Mount, PlanError, covering, shown};
 
 /// The workspace and everything else that is writable, outermost first.
 pub(super) fn mounts(
@@ -77,8 +78,8 @@ pub(super) fn mounts(
             reason: "kli's state, so that sessions survive".into(),
         });
     }
-    create.sort_by(|a, b| a.path.cmp(&b.path));
-    mounts.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.reason.cmp(&b.reason)));
+    sorted::by(create, |a, b| a.path.cmp(&b.path));
+    super::hidden::sort(&mut mounts);
     // What lies inside another writable path is writable through it, unless something between is
     // read-only.
     let mut outermost: Vec<Mount> = Vec::new();

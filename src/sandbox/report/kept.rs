@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, OFlags};
 
 use super::super::git::{Group, Name, Repository, read};
+use super::super::sorted;
 use super::handle::{self, Moment};
 use super::{Finding, Root, repository};
 
@@ -102,8 +103,7 @@ impl Kept {
         }
         let mut found: Vec<PathBuf> =
             found.iter().map(|path| repository::plain(path)).filter(|path| path != tree).collect();
-        found.sort();
-        found.dedup();
+        sorted::unique(&mut found);
         found
     }
 }
@@ -148,7 +148,7 @@ fn hooks(root: &OwnedFd, below: &Path, budget: &mut usize) -> Content {
         let content = file(&directory, Path::new(&name), budget);
         found.push((name, content));
     }
-    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    sorted::by(&mut found, |(a, _), (b, _)| a.cmp(b));
     Content::Directory(found)
 }
 

@@ -1,9 +1,15 @@
-//! What the held mounts need of the kernel and no safe wrapper gives.
+//! What the held mounts and the watch over them need of the kernel beyond the safe wrappers.
 
 #![expect(unsafe_code, reason = "mount_setattr has no safe wrapper")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
 
 /// Makes the mount behind `tree` and all below it read-only, whatever else they are. Linux 5.12.
 pub(in super::super) fn seal_all(tree: BorrowedFd<'_>) -> io::Result<()> {
@@ -51,4 +57,24 @@ pub(in super::super) fn wake_soon() {
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
         }
     }
+}
+
+/// Closes an inotify descriptor without waiting for it. Its last close waits until no reader in the
+/// kernel can still meet one of its marks: 5 to 25 ms, which a short run would spend at its end. A
+/// descriptor in flight in a socket that nobody holds is closed by the kernel's collector of such
+/// sockets instead (`net/unix/garbage.c`; before Linux 6.8 that works within this call, and nothing
+/// is gained). Best effort: where a step fails the descriptor is closed as any other.
+pub(in super::super) fn close_later(inotify: OwnedFd) {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let Ok((ours, theirs)) = pair else { return };
+    // The second end waits in its own queue: nobody can read it there, and nobody else has it.
+    let given = [inotify.as_fd(), theirs.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if control.push(SendAncillaryMessage::ScmRights(&given)) {
+        let word = [io::IoSlice::new(b"x")];
+        let _closed_here = sendmsg(&ours, &word, &mut control, SendFlags::empty());
+    }
+    // Before the socket: whoever closes last waits.
+    drop(inotify);
 }
