@@ -55,6 +55,8 @@ struct Step {
     path: PathBuf,
     handle: Rc<OwnedFd>,
     watch: Option<i32>,
+    /// Whether the inside could rename it.
+    loose: bool,
 }
 
 /// Directories that were opened during this visit.
@@ -66,6 +68,8 @@ enum End {
     Absent(Option<(Step, OsString)>),
     /// Something, and the directory that it was found in.
     There(PathBuf, OwnedFd, Step, OsString),
+    /// Something, to which a directory leads that the inside could rename.
+    Loose,
 }
 
 enum Trouble {
@@ -121,8 +125,12 @@ impl Watch {
         let none = 0..0;
         let Some(entry) = self.entries.get(index) else { return Ok(none) };
         let (rule, place) = (entry.rule.clone(), self.place(entry));
-        let end = self.walk(index, &rule, known)?;
+        let mut end = self.walk(index, &rule, known, false)?;
+        if matches!(end, End::Loose) {
+            end = self.walk(index, &rule, known, true)?;
+        }
         match (&rule, end) {
+            (_, End::Loose) => Err(Trouble::Again),
             (Rule::Held(kind), End::There(path, target, ..)) => {
                 if !(kind.is_mask() && self.is_own(&path)) {
                     self.hold(kind, &target, &place)?;
@@ -204,8 +212,15 @@ impl Watch {
         Ok(before..self.entries.len())
     }
 
-    /// Follows a path to its end.
-    fn walk(&mut self, index: usize, rule: &Rule, known: &mut Known) -> Result<End, Trouble> {
+    /// Follows a path to its end. With `pin` each directory on the way is pinned, so that what is held
+    /// in it stays under its name at the next start, too.
+    fn walk(
+        &mut self,
+        index: usize,
+        rule: &Rule,
+        known: &mut Known,
+        pin: bool,
+    ) -> Result<End, Trouble> {
         let Some(entry) = self.entries.get(index) else { return Ok(End::Absent(None)) };
         let mut rest = reversed(entry.path.as_os_str().as_bytes());
         let place = self.place(entry);
@@ -218,6 +233,8 @@ impl Watch {
             Rule::Held(Kind::Pin) | Rule::Nothing | Rule::Pointer | Rule::Worktrees(_)
         );
         let mut links = 0;
+        let pinned = matches!(rule, Rule::Held(kind) if *kind != Kind::Pin);
+        let mut loose = false;
         while let Some(name) = rest.pop() {
             if name == ".." {
                 let path = at.path.parent().unwrap_or(Path::new("/")).to_path_buf();
@@ -259,14 +276,40 @@ impl Watch {
                         return Ok(End::Absent(None));
                     }
                 }
+                _ if last && loose => return Ok(End::Loose),
                 _ if last => {
                     return Ok(End::There(at.path.join(&name), found, at, name));
                 }
-                FileType::Directory => at = self.step(at.path.join(&name), found, known)?,
+                FileType::Directory => {
+                    let mut next = self.step(at.path.join(&name), found, known)?;
+                    if pin && next.loose {
+                        next = self.pinned(&at, &name, &next, known)?;
+                    }
+                    loose |= pinned && next.loose;
+                    at = next;
+                }
                 _ => return Ok(End::Absent(None)),
             }
         }
         Ok(End::Absent(None))
+    }
+
+    /// Pins a directory on the way, and passes through the pin.
+    fn pinned(
+        &self,
+        at: &Step,
+        name: &OsString,
+        step: &Step,
+        known: &mut Known,
+    ) -> Result<Step, Trouble> {
+        self.hold(&Kind::Pin, &step.handle, &step.path)?;
+        // What was opened below it lies under the new mount.
+        known.clear();
+        let top = rustix::fs::openat(&at.handle, name.as_bytes(), LOOK, Mode::empty());
+        match top.map_err(|_| Trouble::Again)? {
+            top if is_directory(&top) => self.step(step.path.clone(), top, known),
+            _ => Err(Trouble::Again),
+        }
     }
 
     /// A directory on the way, watched.
@@ -284,7 +327,8 @@ impl Watch {
             return Ok(step.clone());
         }
         let watch = self.watch_directory(&handle, NAMES, &path)?;
-        let step = Step { path: path.clone(), handle, watch };
+        let firm = self.is_own(&path) || hold::is_in_place(&Kind::Pin, handle.as_fd()) == Ok(true);
+        let step = Step { path: path.clone(), handle, watch, loose: !firm };
         known.insert(path, step.clone());
         Ok(step)
     }
