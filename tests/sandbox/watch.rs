@@ -14,6 +14,7 @@ use rustix::process::Signal;
 use super::git::{LAYOUTS, Layout, for_all, is_gone};
 use crate::jail::{World, children, err, for_both, has, kill, ok, out, refused, wait_for};
 
+mod leftovers;
 mod namespaces;
 
 /// How long the watch may take before a test looks; it takes far less.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, StatVfsMountFlags, flock};
 use rustix::io::Errno;
 use rustix::process::fchdir;
 
@@ -137,14 +137,15 @@ impl Watch {
                 }
                 Ok(none)
             }
-            (Rule::Empty(_), End::There(_, target, ..)) => {
+            (Rule::Empty(_), End::There(_, target, step, name)) => {
+                self.share(&target, &step, &name);
                 self.hold(&Kind::Protect, &target, &place)?;
                 Ok(none)
             }
             (Rule::Empty(kind), End::Absent(Some((step, name)))) => {
                 match make(*kind, &step.handle, &name) {
                     Ok(()) => {
-                        self.made.insert(step.path.join(&name));
+                        self.made.insert(step.path.join(&name), None);
                         Err(Trouble::Again)
                     }
                     Err(Errno::EXIST | Errno::NOENT) => Err(Trouble::Again),
@@ -169,6 +170,25 @@ impl Watch {
                 self.list(index, path, target, known, first)
             }
         }
+    }
+
+    /// Takes part in what was made empty by this run, by another that still goes on, or by one that was
+    /// killed: who is the last removes it.
+    fn share(&mut self, target: &OwnedFd, step: &Step, name: &OsString) {
+        let path = step.path.join(name);
+        let own = rustix::fs::fstat(target).is_ok_and(|stat| {
+            stat.st_mode & MARK != 0 && stat.st_uid == rustix::process::geteuid().as_raw()
+        });
+        match self.made.get(&path) {
+            Some(Some(_)) => return,
+            None if !own => return,
+            Some(None) | None => {}
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let lock = rustix::fs::openat(&step.handle, name.as_bytes(), flags, Mode::empty()).ok();
+        // Where there are no locks, whoever made it removes it.
+        let lock = lock.filter(|it| flock(it, FlockOperation::NonBlockingLockShared).is_ok());
+        self.made.insert(path, lock);
     }
 
     /// Makes an entry of each linked worktree that is new.
@@ -381,12 +401,17 @@ impl Watch {
     }
 }
 
+/// The bit by which an empty file or directory is known to be the launcher's, from the moment that it is
+/// there: the sticky bit, which means nothing on a file, and in a directory of one's own neither.
+const MARK: u32 = 0o1000;
+
 fn make(kind: FileType, directory: &OwnedFd, name: &OsString) -> Result<(), Errno> {
     if kind == FileType::Directory {
-        return rustix::fs::mkdirat(directory, name.as_bytes(), Mode::from_raw_mode(0o755));
+        return rustix::fs::mkdirat(directory, name.as_bytes(), Mode::from_raw_mode(MARK | 0o755));
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, name.as_bytes(), flags, Mode::from_raw_mode(0o644)).map(drop)
+    let mode = Mode::from_raw_mode(MARK | 0o644);
+    rustix::fs::openat(directory, name.as_bytes(), flags, mode).map(drop)
 }
 
 fn handle_of_top() -> Result<OwnedFd, Errno> {
