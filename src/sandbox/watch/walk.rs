@@ -227,7 +227,11 @@ impl Watch {
             }));
         }
         if self.entries.len() > MOST_ENTRIES {
-            return Err(format!("`{}` has too many linked worktrees", shown(&place)).into());
+            return Err(format!(
+                "`{}` has too many linked worktrees: remove some (`git worktree prune`)",
+                shown(&place)
+            )
+            .into());
         }
         Ok(before..self.entries.len())
     }
