@@ -30,13 +30,20 @@ pub struct Retry {
     pub base: Duration,
     /// The longest wish of a server that is honoured; a longer one ends the run.
     pub longest: Duration,
+    /// Whether a server that is not reached is tried again. One that answers is in any case.
+    pub unreached: bool,
 }
 
 impl Default for Retry {
     /// Four retries after about 0.5, 1, 2 and 4 seconds: an endpoint that drops every connection
     /// is given up within half a minute.
     fn default() -> Self {
-        Self { attempts: 4, base: Duration::from_millis(500), longest: Duration::from_mins(1) }
+        Self {
+            attempts: 4,
+            base: Duration::from_millis(500),
+            longest: Duration::from_mins(1),
+            unreached: true,
+        }
     }
 }
 
@@ -411,6 +418,7 @@ impl Turn {
         out.push(Action::Abort);
         if let (Class::Retry { after }, false) = (&error.class, delivered)
             && attempt < self.retry.attempts
+            && (self.retry.unreached || !error.network)
             && after.is_none_or(|after| after <= self.retry.longest)
         {
             let backoff = self.retry.base.saturating_mul(1 << attempt.min(16));

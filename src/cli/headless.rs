@@ -162,7 +162,7 @@ fn run_in(
     let confinement = confinement::judge(&signs);
     // A server on a socket needs no network.
     let needs_network = model.needs_network();
-    let network_is_off = needs_network && signs.network_is_off();
+    let network_is_off = signs.network_is_off();
     let tools = tool::standard();
     let offered: Vec<&str> = tools
         .iter()
@@ -388,21 +388,21 @@ fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
 
 /// What of the sandbox can stand between the run and its model, and what opens it.
 fn way_out(needs_network: bool, network_is_off: bool, confinement: Confinement) -> &'static str {
-    if network_is_off {
+    if needs_network && network_is_off {
         "; the sandbox has no network: set `network` to true in its specification, or name a server \
          on this machine there: its port in `localPorts`, or its socket in `allowSockets` with a \
          `unix:` address"
     } else if !needs_network && confinement == Confinement::KliSandbox {
-        "; the sandbox shows only sockets that `allowSockets` names"
+        "; the sandbox shows only sockets that `allowSockets` names: add it to its specification"
     } else {
         ""
     }
 }
 
-/// Without a network nothing gets better by waiting.
+/// Without a network what is not reached now is not reached later: ports and sockets are handed through
+/// from the start on. A server of this machine that answers that it is busy is asked again all the same.
 fn retry(network_is_off: bool) -> Retry {
-    let standard = Retry::default();
-    Retry { attempts: if network_is_off { 0 } else { standard.attempts }, ..standard }
+    Retry { unreached: !network_is_off, ..Retry::default() }
 }
 
 fn budgets(settings: &Settings) -> Budgets {

@@ -22,7 +22,7 @@ use super::doctor::Status;
 use super::launch::LaunchError;
 use super::plan::{Request, shown};
 use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
-use super::{FAILED, explain, inner, launch, preflight, secrets, sys};
+use super::{FAILED, diagnose, explain, inner, launch, preflight, secrets, sys};
 
 /// What `kli-sandbox --help` prints; the manual page is made from it.
 pub const HELP: &str = "\
@@ -128,7 +128,7 @@ pub fn main() -> ExitCode {
 
 fn fail(error: &dyn fmt::Display) -> ExitCode {
     // Nobody is left to tell when this fails; the code says it too.
-    drop(writeln!(io::stderr(), "kli-sandbox: {error}"));
+    drop(writeln!(io::stderr(), "kli-sandbox: {}", diagnose::repaired(error.to_string())));
     ExitCode::from(FAILED)
 }
 

@@ -17,6 +17,27 @@ pub(super) fn switch(name: &str) -> Option<String> {
         .map(|text| text.trim().to_owned())
 }
 
+/// A sentence with the repair of what can fail at any step, where it has none yet.
+pub(super) fn repaired(sentence: String) -> String {
+    // In the words of the kernel's errors (errno(3)), which bubblewrap uses as well.
+    let (words, repair) = [
+        ("Too many open files in system", "close some, or raise `fs.file-max`"),
+        ("Too many open files", "raise the number of open files (`ulimit -n`)"),
+        ("File too large", "raise the bound of file sizes (`ulimit -f`)"),
+        (
+            "Cannot allocate memory",
+            "free some memory, or raise what bounds it (`ulimit -v`, the unit's `MemoryMax=`)",
+        ),
+    ]
+    .into_iter()
+    .find(|(words, _)| sentence.contains(words))
+    .unwrap_or_default();
+    if words.is_empty() || sentence.contains("ulimit") || sentence.contains("fs.file-max") {
+        return sentence;
+    }
+    format!("{sentence}; {repair}")
+}
+
 fn restricted_by_apparmor() -> bool {
     switch("kernel/apparmor_restrict_unprivileged_userns").is_some_and(|value| value != "0")
 }
@@ -134,4 +155,26 @@ pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
             .into();
     }
     format!("`{}` was told by the plan that `kli-sandbox explain` prints", shown(bwrap))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repaired;
+
+    #[test]
+    fn what_can_fail_at_any_step_has_its_repair_once() {
+        let full = |number| std::io::Error::from_raw_os_error(number).to_string();
+        for (number, repair) in [
+            (libc::EMFILE, "; raise the number of open files (`ulimit -n`)"),
+            (libc::ENFILE, "; close some, or raise `fs.file-max`"),
+            (libc::ENOMEM, "; free some memory, or raise what bounds it"),
+        ] {
+            let sentence = format!("the jail cannot be left again: {}", full(number));
+            let once = repaired(sentence.clone());
+            assert!(once.starts_with(&sentence) && once.contains(repair), "{once}");
+            assert_eq!(repaired(once.clone()), once);
+        }
+        let other = format!("no pipe can be made: {}", full(libc::EPERM));
+        assert_eq!(repaired(other.clone()), other);
+    }
 }

@@ -140,14 +140,6 @@ fn words(plan: &Plan) -> String {
             line(verb(&mount.kind), &mount.destination, &mount.reason).trim_start()
         ));
     }
-    for awaited in &plan.awaited {
-        lines.push(format!(
-            "  {:<16} {}  -- {}",
-            verb(&awaited.kind),
-            shown(&awaited.destination),
-            printable(&awaited.reason)
-        ));
-    }
     for create in &plan.create {
         lines.push(format!("created before the start: {}", shown(&create.path)));
     }

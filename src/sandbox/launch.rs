@@ -405,8 +405,8 @@ fn out_of_reach(file: &Path, plan: &Plan) -> Result<(), PathBuf> {
     let found = facts::walk("", file);
     for place in std::iter::once(&found.physical).chain(&found.links) {
         // The last mount around it decides: kli's configuration is read-only in a writable home.
-        // What is only pinned is as writable as what it lies in, a seal is on its tree alone, and what
-        // a mask hides can be taken away with a directory around it.
+        // What is only pinned is as writable as what it lies in, a seal is on its tree alone, and a mask
+        // in something writable has a moment in which it is not there.
         let decides = plan.mounts.iter().rfind(|mount| {
             !matches!(mount.kind, Kind::Pin | Kind::Seal)
                 && !mount.kind.is_mask()

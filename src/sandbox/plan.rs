@@ -267,6 +267,12 @@ pub enum PlanError {
     /// A limit that cannot be kept (law 14).
     #[error("`limits`: {0}")]
     Limits(String),
+    /// More directories than can be kept where they are.
+    #[error(
+        "hidden and protected names lie in {0} directories of something writable, more than the \
+         {MOST_HELD} that can be kept where they are: deny directories around them"
+    )]
+    Held(usize),
     /// The launcher would be hidden by a mask.
     #[error(
         "the launcher `{}` lies inside the denied path `{}`: keep it elsewhere, or deny less",
@@ -298,6 +304,10 @@ pub(super) fn printable(text: &str) -> String {
         text
     })
 }
+
+/// The most mounts that keep something where it is. bubblewrap makes three of each, and a namespace has at
+/// most 100,000 (`fs.mount-max`, `proc_sys_fs(5)`), the masks among them.
+const MOST_HELD: usize = 10_000;
 
 /// Plans a jail.
 ///
@@ -385,6 +395,9 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         ));
     }
     let (protected, protected_later) = held::plan(spec, facts, &mounts, &masks);
+    if protected.len() > MOST_HELD {
+        return Err(PlanError::Held(protected.len()));
+    }
     let anchors = sockets::anchors(facts);
     let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
     let cut: Vec<PathBuf> = held.overlays.iter().map(|overlay| overlay.anchor.clone()).collect();

@@ -12,7 +12,10 @@ use super::plan::{Create, shown};
 
 /// A directory could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("the directory `{}` cannot be created: {source}", shown(path))]
+#[error(
+    "the directory `{}` cannot be created ({source}): create it, or open the one around it to this user",
+    shown(path)
+)]
 pub struct PrepareError {
     path: PathBuf,
     #[source]

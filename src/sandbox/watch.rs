@@ -7,7 +7,7 @@
 //! the name, and leave. One buffer of events is read at a time, so a host that replaces a file in a tight loop
 //! keeps no signal waiting.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,8 +47,9 @@ pub(super) struct Watch {
     running: Option<Running>,
     /// Which entries hang on which name in which watched directory.
     watched: HashMap<i32, Directory>,
-    /// The empty files and directories that were made, to be removed at the end.
-    made: BTreeSet<PathBuf>,
+    /// The empty files and directories that were made, by this run or by one that was killed, to be
+    /// removed at the end by the last who holds its lock.
+    made: BTreeMap<PathBuf, Option<OwnedFd>>,
 }
 
 /// One path to keep an eye on.
@@ -108,7 +109,7 @@ impl Watch {
             home: Home::here(),
             running: None,
             watched: HashMap::new(),
-            made: BTreeSet::new(),
+            made: BTreeMap::new(),
         };
         let held = plan.mounts.iter().filter(|mount| mount.kind.is_held());
         for mount in held.chain(&plan.awaited) {

@@ -163,6 +163,53 @@ fn at_socket(path: &Path, script: Vec<Answer>) -> FakeModel {
     fake
 }
 
+/// Ends at once, and says what to do.
+#[track_caller]
+fn socket_is_refused(ran: &Ran, since: Instant, address: &str) {
+    ran.exits(4)
+        .says(&format!("`{address}` cannot be reached"))
+        .says("the sandbox shows only sockets that `allowSockets` names: add it");
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
+    assert_eq!(ran.json()["error"]["kind"], "network");
+    assert!(!ran.err.contains("retry"), "{ran:?}");
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_said_at_once_where_there_is_no_network() {
+    for_both(|world| {
+        program(world);
+        for (place, allowed) in
+            [("home/gone.sock", "~/gone.sock"), ("home/project/gone.sock", "./gone.sock")]
+        {
+            let address = format!("unix:{}", world.root.join(place).display());
+            for spec in
+                [json!({"network": false}), json!({"network": false, "allowSockets": [allowed]})]
+            {
+                let start = Instant::now();
+                socket_is_refused(&jailed(world, &spec, Wire::Chat, &address), start, &address);
+            }
+            // Control: with the network on it is tried again, as nothing says that it cannot come to be.
+            let ran = jailed(world, &json!({}), Wire::Chat, &address);
+            ran.exits(4).says("retry 1 of 4");
+        }
+    });
+}
+
+#[test]
+fn a_model_that_is_busy_is_asked_again_without_a_network_too() {
+    for_both(|world| {
+        program(world);
+        let fake = FakeModel::strict(vec![
+            Wire::Chat.status(503),
+            Answer::new(Wire::Chat.answer([text("done")])),
+        ]);
+        let spec = json!({"network": false, "localPorts": [fake.address().port()]});
+        let ran = jailed(world, &spec, Wire::Chat, &fake.url(Wire::Chat));
+        ran.exits(0).says("retry 1 of 4");
+        assert_eq!(fake.requests().len(), 2);
+    });
+}
+
 #[test]
 fn a_model_on_a_socket_of_the_host_answers_where_it_is_allowed_alone() {
     for_both(|world| {
@@ -176,11 +223,9 @@ fn a_model_on_a_socket_of_the_host_answers_where_it_is_allowed_alone() {
             let fake = at_socket(&socket, whole_task(wire, &others.command));
             let address = fake.base_url();
             // The control first, which asks nobody: the socket is there and not allowed.
+            let start = Instant::now();
             let ran = jailed(world, &json!({"network": false}), wire, &address);
-            ran.exits(4)
-                .says(&format!("`{address}` cannot be reached"))
-                .says("the sandbox shows only sockets that `allowSockets` names");
-            assert_eq!(ran.json()["error"]["kind"], "network");
+            socket_is_refused(&ran, start, &address);
             assert_eq!(fake.requests().len(), 0);
             let spec = json!({"network": false, "allowSockets": [allowed]});
             let ran = jailed(world, &spec, wire, &address);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::jail::{World, for_both, has, ok, refused};
+use crate::jail::{World, err, for_both, has, ok, out, refused};
 
 fn script(world: &World, name: &str, text: &str, mode: u32) -> String {
     let file = world.file(name, text);
@@ -249,8 +249,41 @@ fn a_limit_on_the_size_of_files_is_told() {
                 world.spec_file().display()
             ))
         };
-        has(&refused(&start("0")), &["File too large"]);
+        has(&refused(&start("0")), &["File too large", "(`ulimit -f`)"]);
         ok(&start("1000"));
+        nothing_started(world);
+    });
+}
+
+#[test]
+fn too_few_descriptors_at_any_step_are_told_with_the_repair() {
+    for_both(|world| {
+        world.file("home/project/.env", "SECRET");
+        world.spec(r#"{"denyRead":["./.env"]}"#);
+        let mut told = std::collections::BTreeSet::new();
+        for limit in 8..60 {
+            let tried = world.plainly(&format!(
+                "ulimit -n {limit} && exec '{}' run --spec '{}' -- cat .env",
+                world.launcher().display(),
+                world.spec_file().display()
+            ));
+            assert_eq!(out(&tried), "", "{limit}");
+            let said = err(&tried);
+            if !tried.status.success() {
+                // Before it has what its libraries need, the launcher itself says nothing.
+                let own = said.starts_with("kli-sandbox: ");
+                assert!(
+                    limit < 10 || own && tried.status.code() == Some(125),
+                    "{limit}: {tried:?}"
+                );
+                if own {
+                    has(&said, &["ulimit -n"]);
+                    told.insert(said);
+                }
+            }
+        }
+        assert!(told.len() > 3, "at more than one step: {told:?}");
+        ok(&world.inside("cat .env"));
         nothing_started(world);
     });
 }

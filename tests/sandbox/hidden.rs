@@ -7,6 +7,7 @@ use crate::jail::{Who, World, err, for_both, has, ok, out, refused};
 
 mod litter;
 mod names;
+mod parents;
 mod patterns;
 mod running;
 mod sampled;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::jail::{children, for_both, has, kill, wait_for};
 use crate::screen::Screen;
@@ -117,6 +117,38 @@ fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
         screen.prompt();
         assert_eq!(screen.code(), 7);
         assert!(!screen.runs("jobs").contains("j sh -c"));
+    });
+}
+
+#[test]
+fn a_stop_right_after_it_was_let_go_on_stops_it_again_and_never_ends_it() {
+    for_both(|world| {
+        let mut screen = Screen::shell(world);
+        screen.types(&format!("j sh -c \"{UP}; read x; echo got=\\$x; exit 7\""));
+        screen.sees("up");
+        screen.settles();
+        screen.press(CTRL_Z);
+        has(&screen.prompt(), &["Stopped"]);
+        let group = screen.runs("jobs -p");
+        let group = Pid::from_raw(group.trim().parse().unwrap()).unwrap();
+        for _ in 0..10 {
+            // In the background it may not read, and is stopped for that.
+            screen.runs("bg");
+            assert!(wait_for(PATIENCE, || screen.runs("jobs").contains("Stopped")));
+            // As `fg` and ^Z, faster than anybody types: the second takes the first away (signal(7)).
+            kill_process_group(group, Signal::CONT).unwrap();
+            kill_process_group(group, Signal::TSTP).unwrap();
+            screen.settles();
+            let jobs = screen.runs("jobs");
+            assert!(jobs.contains("Stopped") && !jobs.contains("Hangup"), "{jobs:?}");
+        }
+        screen.types("fg");
+        screen.sees("j sh -c");
+        screen.settles();
+        screen.types("words");
+        screen.sees("got=words");
+        screen.prompt();
+        assert_eq!(screen.code(), 7);
     });
 }
 

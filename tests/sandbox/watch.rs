@@ -14,6 +14,9 @@ use rustix::process::Signal;
 use super::git::{LAYOUTS, Layout, for_all, is_gone};
 use crate::jail::{World, children, err, for_both, has, kill, ok, out, refused, wait_for};
 
+mod leftovers;
+mod namespaces;
+
 /// How long the watch may take before a test looks; it takes far less.
 const SETTLED: Duration = Duration::from_millis(300);
 
@@ -176,17 +179,45 @@ fn a_link_that_is_pointed_elsewhere_is_followed() {
 }
 
 #[test]
-fn a_directory_that_the_inside_moves_takes_its_mask_along() {
+fn a_directory_around_a_hidden_name_stays_also_when_the_host_makes_another() {
     for_both(|world| {
-        world.file("home/project/sub/.env", "SECRET");
-        world.spec(r#"{"denyRead":["./sub/.env"]}"#);
+        world.file("home/project/sub/deep/.env", "SECRET");
+        world.spec(r#"{"denyRead":["./sub/deep/.env"]}"#);
+        let take = "mv sub other; mv sub/deep sub/other; rm -r sub/deep";
         let mut talk = Talk::start(world);
-        let said = talk.says("mv sub other && mkdir sub && cat other/.env; rm other/.env");
-        has(&said, &["busy"]);
-        // What comes to the old name is hidden.
-        world.file("home/project/sub/.env", "SECRET-2");
-        assert_eq!(talk.says("cat other/.env sub/.env"), "");
-        assert_eq!(ok(&world.plainly("cat other/.env sub/.env")), "SECRETSECRET-2");
+        let said = talk.says(take);
+        assert_eq!(said.matches("busy").count(), 3, "{said}");
+        fs::rename(world.workspace.join("sub"), world.workspace.join("moved")).unwrap();
+        world.file("home/project/sub/deep/.env", "SECRET-2");
+        let said = talk.says(take);
+        assert_eq!(said.matches("busy").count(), 3, "made again: {said}");
+        has(&talk.says("mv moved other"), &["busy"]);
+        assert_eq!(talk.says("cat sub/deep/.env moved/deep/.env"), "");
+        drop(talk);
+        assert_eq!(ok(&world.inside("cat sub/deep/.env")), "", "the next start");
+        assert_eq!(ok(&world.plainly("mv sub other && cat other/deep/.env")), "SECRET-2");
+    });
+}
+
+#[test]
+fn what_is_around_a_name_stays_as_soon_as_the_name_is_there() {
+    for_both(|world| {
+        world.dir("home/project/here");
+        world.spec(r#"{"denyRead":["./a/b/.env","./here/.env"],"readOnlyPaths":["./c/d/rc"]}"#);
+        let mut talk = Talk::start(world);
+        // As long as there is nothing to hide, the inside does there what it likes.
+        let free = "mkdir -p a/b c/d && mv a x && mv x a && mv here there && mv there here && \
+                    rm -r a/b && mkdir a/b && echo free";
+        assert_eq!(talk.says(free), "free\n");
+        world.file("home/project/a/b/.env", "SECRET");
+        world.file("home/project/here/.env", "SECRET");
+        world.file("home/project/c/d/rc", "rc");
+        let said =
+            talk.says("mv a x; mv a/b a/x; mv here there; mv c x; mv c/d c/x; echo y > c/d/rc");
+        assert_eq!(said.matches("busy").count(), 5, "{said}");
+        has(&said, &["Read-only file system"]);
+        assert_eq!(talk.says("cat a/b/.env here/.env x/* there/* 2>/dev/null"), "");
+        assert_eq!(ok(&world.plainly("cat a/b/.env here/.env")), "SECRETSECRET");
     });
 }
 

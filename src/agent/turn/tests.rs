@@ -85,6 +85,20 @@ fn a_call_is_recorded_before_it_is_run_and_answered_before_the_next_request() {
 }
 
 #[test]
+fn where_waiting_helps_nothing_a_server_that_is_not_reached_ends_the_run_and_a_busy_one_is_asked_again()
+ {
+    let retry = Retry { unreached: false, ..Retry::default() };
+    let failed = |network| {
+        let mut turn = Turn::new("test/model".into(), Vec::new(), Budgets::default(), retry);
+        turn.step(Input::Submit("hi".into()));
+        turn.step(Input::Failed(ModelError { network, ..error(Class::Retry { after: None }) }))
+    };
+    assert_eq!(summary(&failed(true)).unwrap().exit, 4);
+    let busy = failed(false);
+    assert!(busy.iter().any(|it| matches!(it, Action::Sleep { .. })), "{busy:?}");
+}
+
+#[test]
 fn before_the_first_token_a_request_is_retried_and_after_it_the_partial_answer_is_kept() {
     let mut turn = machine(Budgets::default());
     turn.step(Input::Submit("hi".into()));

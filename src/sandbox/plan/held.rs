@@ -5,9 +5,10 @@
 //! each of them up to the writable mount is bound onto itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::super::facts::{Facts, Found};
+use super::super::facts::{Facts, Found, Role};
 use super::super::git::{Group, Kind as Repo, Present, Repository};
 use super::super::sorted;
 use super::super::spec::{Git, Spec};
@@ -113,6 +114,7 @@ pub(super) fn plan(
     held.protect(facts);
     held.read_only(facts);
     held.links(facts);
+    held.hidden(facts);
     (listed(held.mounts), listed(held.awaited))
 }
 
@@ -141,6 +143,10 @@ fn listed(mounts: BTreeMap<PathBuf, (Kind, String)>) -> Vec<Mount> {
     sorted::by(&mut mounts, |a, b| order(a).cmp(&order(b)));
     mounts
 }
+
+/// What is in a directory that is pinned.
+const PROTECTED: &str = "something protected";
+const HIDDEN: &str = "something hidden";
 
 /// Why the repository around the workspace is shown.
 const AROUND: &str = "the repository around the workspace";
@@ -197,7 +203,7 @@ impl Held<'_> {
         if path == root && kind == Kind::Pin {
             return;
         }
-        self.pin_above(path, &root);
+        self.pin_above(path, &root, PROTECTED);
         let entry = self.mounts.entry(path.to_path_buf());
         if kind == Kind::Pin {
             entry.or_insert_with(|| (kind, reason.into()));
@@ -207,12 +213,12 @@ impl Held<'_> {
     }
 
     /// Pins the directories above `path` below the mount `root`, whose own name is no name in it.
-    fn pin_above(&mut self, path: &Path, root: &Path) {
+    fn pin_above(&mut self, path: &Path, root: &Path, what: &str) {
         let above = path.ancestors().skip(1).take_while(|it| it.starts_with(root) && *it != root);
         for above in above {
-            self.mounts.entry(above.to_path_buf()).or_insert_with(|| {
-                (Kind::Pin, "cannot be renamed: something protected is in it".into())
-            });
+            self.mounts
+                .entry(above.to_path_buf())
+                .or_insert_with(|| (Kind::Pin, format!("cannot be renamed: {what} is in it")));
         }
     }
 
@@ -283,7 +289,7 @@ impl Held<'_> {
     fn read_only(&mut self, facts: &Facts) {
         for path in facts.read_only.iter().filter(|it| it.missing == 0 && it.trouble.is_none()) {
             if let Some(root) = self.around(&path.physical).map(Path::to_path_buf) {
-                self.pin_above(&path.physical, &root);
+                self.pin_above(&path.physical, &root, PROTECTED);
             }
         }
     }
@@ -291,16 +297,68 @@ impl Held<'_> {
     /// A denied path that goes through a link inside something writable, or where files are fresh: the
     /// name is looked at again when the link is replaced, and what it leads to then is hidden.
     fn links(&mut self, facts: &Facts) {
+        let mut links: Vec<(&Path, &str, bool)> = Vec::new();
         for denied in &facts.denied {
-            let (physical, kind) = match &denied.found {
-                Found::Directory(physical) => (physical, Kind::MaskDirectory),
-                Found::File { physical, .. } => (physical, Kind::MaskFile),
-                Found::Absent | Found::Unreachable | Found::Unknown(_) => continue,
+            let (physical, is_directory) = match &denied.found {
+                Found::Directory(physical) => (physical, true),
+                Found::File { physical, .. } => (physical, false),
+                Found::Absent => match denied.places.last() {
+                    Some(end) => (&end.path, false),
+                    None => continue,
+                },
+                Found::Unreachable | Found::Unknown(_) => continue,
             };
             if *physical != denied.spelled {
-                let reason = format!("denied: {}, wherever it leads", denied.wish);
-                self.wait_for(&denied.spelled, kind, &reason);
+                links.push((&denied.spelled, &denied.wish, is_directory));
             }
         }
+        // So that the order of the lists never shows.
+        links.sort_unstable();
+        for (spelled, wish, is_directory) in links {
+            let kind = if is_directory { Kind::MaskDirectory } else { Kind::MaskFile };
+            self.wait_for(spelled, kind, &format!("denied: {wish}, wherever it leads"));
+        }
+    }
+
+    /// What the inside could take a hidden name away with, so that the next start finds the secret by
+    /// another: the directories around it, and the links that lead to it with those around them. What is
+    /// absent has nothing to be taken: the watch pins what is around it when it appears.
+    fn hidden(&mut self, facts: &Facts) {
+        let masks = self.masks;
+        let mut seen: BTreeSet<&OsStr> = BTreeSet::new();
+        for path in masks.iter().map(|mask| mask.destination.as_path()) {
+            // Thousands of names may lie in one directory.
+            if path.parent().is_some_and(|above| seen.insert(above.as_os_str()))
+                && let Some(root) = self.root_of(path)
+            {
+                self.pin_above(path, &root, HIDDEN);
+            }
+        }
+        let links = facts.denied.iter().flat_map(|denied| {
+            let links = denied.places.iter();
+            links
+                .filter(|place| matches!(place.role, Role::Last | Role::Way(_)))
+                .map(|place| place.path.as_path())
+        });
+        for link in links {
+            if let Some(root) = self.root_of(link)
+                && link.parent().is_some_and(|above| covering(masks, above).is_none())
+            {
+                self.pin_above(link, &root, HIDDEN);
+                let reason = "cannot be renamed: a symbolic link to something denied";
+                self.wait_for(link, Kind::Pin, reason);
+            }
+        }
+    }
+
+    /// The writable mount in which the name `path` could be changed.
+    fn root_of(&self, path: &Path) -> Option<PathBuf> {
+        let above = path.parent()?;
+        let shows = |mount: &&Mount| {
+            (mount.kind.is_tree() || mount.kind == Kind::Protect)
+                && above.starts_with(&mount.destination)
+        };
+        let tree = self.trees.iter().rev().find(shows)?;
+        (tree.kind == Kind::Writable).then(|| tree.destination.clone())
     }
 }

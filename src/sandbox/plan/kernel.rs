@@ -117,8 +117,10 @@ pub(super) fn surface(
     if spec.allow_user_namespaces {
         notes.push(
             "`allowUserNamespaces`: the inside can mount in namespaces of its own, and there rename \
-             a hidden or protected name that lies inside a writable path, which uncovers it; \
-             far more of the kernel is open to it"
+             a hidden or protected name that lies inside a writable path, or a directory around it, \
+             which uncovers it; when the host replaces such a name, a namespace that the inside made \
+             before sees the new content from then on, as masks are put back in the jail's own \
+             alone; far more of the kernel is open to it"
                 .into(),
         );
     }

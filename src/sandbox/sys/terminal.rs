@@ -131,7 +131,8 @@ pub(in super::super) fn stop_only_when_told() {
 
 /// Stops this process by `signal`, with its whole process group if `group`, and returns when it is
 /// continued. False when the signal had no effect: it is ignored, or no shell could continue the
-/// group. SIGCONT must be blocked.
+/// group. SIGCONT and SIGTSTP must be blocked: one of them waits afterwards, since a key that is pressed
+/// right after the shell's `fg` takes the SIGCONT away (signal(7)).
 pub(in super::super) fn stop(signal: i32, group: bool) -> bool {
     let set = set_of(&[signal]);
     // SAFETY: valid sets; one thread, so the signal is taken before `sigprocmask` returns.
@@ -142,8 +143,9 @@ pub(in super::super) fn stop(signal: i32, group: bool) -> bool {
             libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         }
         let mut pending = set_of(&[]);
+        let waits = |pending: &libc::sigset_t, it| libc::sigismember(&raw const *pending, it) == 1;
         libc::sigpending(&raw mut pending) == 0
-            && libc::sigismember(&raw const pending, libc::SIGCONT) == 1
+            && (waits(&pending, libc::SIGCONT) || waits(&pending, libc::SIGTSTP))
     }
 }
 

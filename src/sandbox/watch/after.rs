@@ -7,8 +7,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 
 use super::super::plan::shown;
 use super::walk::{is_foreign, is_link, names};
@@ -27,12 +28,17 @@ impl Watch {
         if self.running.is_none() {
             return Ok(());
         }
-        for path in &self.made {
+        for (path, lock) in std::mem::take(&mut self.made) {
+            drop(lock);
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Ok(parent) = directory(parent)
             {
-                // It stays when the host has put something into it.
-                let _stays = remove_empty(&parent, name.as_bytes());
+                // It stays when the host has put something into it, and when another run needs it.
+                if remove_empty(&parent, name.as_bytes()) == Err(Errno::BUSY) {
+                    // It was there at the start, and so it is protected in this namespace as well.
+                    let _done = unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+                        .and_then(|()| remove_empty(&parent, name.as_bytes()));
+                }
             }
         }
         let mut done = Ok(());
@@ -52,6 +58,11 @@ impl Watch {
 }
 
 fn remove_empty(directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Ok(());
+    }
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rustix::fs::inotify::{self, WatchFlags};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, StatVfsMountFlags, flock};
 use rustix::io::Errno;
 use rustix::process::fchdir;
 
@@ -55,6 +55,8 @@ struct Step {
     path: PathBuf,
     handle: Rc<OwnedFd>,
     watch: Option<i32>,
+    /// Whether the inside could rename it.
+    loose: bool,
 }
 
 /// Directories that were opened during this visit.
@@ -66,6 +68,8 @@ enum End {
     Absent(Option<(Step, OsString)>),
     /// Something, and the directory that it was found in.
     There(PathBuf, OwnedFd, Step, OsString),
+    /// Something, to which a directory leads that the inside could rename.
+    Loose,
 }
 
 enum Trouble {
@@ -121,22 +125,27 @@ impl Watch {
         let none = 0..0;
         let Some(entry) = self.entries.get(index) else { return Ok(none) };
         let (rule, place) = (entry.rule.clone(), self.place(entry));
-        let end = self.walk(index, &rule, known)?;
+        let mut end = self.walk(index, &rule, known, false)?;
+        if matches!(end, End::Loose) {
+            end = self.walk(index, &rule, known, true)?;
+        }
         match (&rule, end) {
+            (_, End::Loose) => Err(Trouble::Again),
             (Rule::Held(kind), End::There(path, target, ..)) => {
                 if !(kind.is_mask() && self.is_own(&path)) {
                     self.hold(kind, &target, &place)?;
                 }
                 Ok(none)
             }
-            (Rule::Empty(_), End::There(_, target, ..)) => {
+            (Rule::Empty(_), End::There(_, target, step, name)) => {
+                self.share(&target, &step, &name);
                 self.hold(&Kind::Protect, &target, &place)?;
                 Ok(none)
             }
             (Rule::Empty(kind), End::Absent(Some((step, name)))) => {
                 match make(*kind, &step.handle, &name) {
                     Ok(()) => {
-                        self.made.insert(step.path.join(&name));
+                        self.made.insert(step.path.join(&name), None);
                         Err(Trouble::Again)
                     }
                     Err(Errno::EXIST | Errno::NOENT) => Err(Trouble::Again),
@@ -161,6 +170,25 @@ impl Watch {
                 self.list(index, path, target, known, first)
             }
         }
+    }
+
+    /// Takes part in what was made empty by this run, by another that still goes on, or by one that was
+    /// killed: who is the last removes it.
+    fn share(&mut self, target: &OwnedFd, step: &Step, name: &OsString) {
+        let path = step.path.join(name);
+        let own = rustix::fs::fstat(target).is_ok_and(|stat| {
+            stat.st_mode & MARK != 0 && stat.st_uid == rustix::process::geteuid().as_raw()
+        });
+        match self.made.get(&path) {
+            Some(Some(_)) => return,
+            None if !own => return,
+            Some(None) | None => {}
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let lock = rustix::fs::openat(&step.handle, name.as_bytes(), flags, Mode::empty()).ok();
+        // Where there are no locks, whoever made it removes it.
+        let lock = lock.filter(|it| flock(it, FlockOperation::NonBlockingLockShared).is_ok());
+        self.made.insert(path, lock);
     }
 
     /// Makes an entry of each linked worktree that is new.
@@ -199,13 +227,24 @@ impl Watch {
             }));
         }
         if self.entries.len() > MOST_ENTRIES {
-            return Err(format!("`{}` has too many linked worktrees", shown(&place)).into());
+            return Err(format!(
+                "`{}` has too many linked worktrees: remove some (`git worktree prune`)",
+                shown(&place)
+            )
+            .into());
         }
         Ok(before..self.entries.len())
     }
 
-    /// Follows a path to its end.
-    fn walk(&mut self, index: usize, rule: &Rule, known: &mut Known) -> Result<End, Trouble> {
+    /// Follows a path to its end. With `pin` each directory on the way is pinned, so that what is held
+    /// in it stays under its name at the next start, too.
+    fn walk(
+        &mut self,
+        index: usize,
+        rule: &Rule,
+        known: &mut Known,
+        pin: bool,
+    ) -> Result<End, Trouble> {
         let Some(entry) = self.entries.get(index) else { return Ok(End::Absent(None)) };
         let mut rest = reversed(entry.path.as_os_str().as_bytes());
         let place = self.place(entry);
@@ -218,6 +257,8 @@ impl Watch {
             Rule::Held(Kind::Pin) | Rule::Nothing | Rule::Pointer | Rule::Worktrees(_)
         );
         let mut links = 0;
+        let pinned = matches!(rule, Rule::Held(kind) if *kind != Kind::Pin);
+        let mut loose = false;
         while let Some(name) = rest.pop() {
             if name == ".." {
                 let path = at.path.parent().unwrap_or(Path::new("/")).to_path_buf();
@@ -259,14 +300,40 @@ impl Watch {
                         return Ok(End::Absent(None));
                     }
                 }
+                _ if last && loose => return Ok(End::Loose),
                 _ if last => {
                     return Ok(End::There(at.path.join(&name), found, at, name));
                 }
-                FileType::Directory => at = self.step(at.path.join(&name), found, known)?,
+                FileType::Directory => {
+                    let mut next = self.step(at.path.join(&name), found, known)?;
+                    if pin && next.loose {
+                        next = self.pinned(&at, &name, &next, known)?;
+                    }
+                    loose |= pinned && next.loose;
+                    at = next;
+                }
                 _ => return Ok(End::Absent(None)),
             }
         }
         Ok(End::Absent(None))
+    }
+
+    /// Pins a directory on the way, and passes through the pin.
+    fn pinned(
+        &self,
+        at: &Step,
+        name: &OsString,
+        step: &Step,
+        known: &mut Known,
+    ) -> Result<Step, Trouble> {
+        self.hold(&Kind::Pin, &step.handle, &step.path)?;
+        // What was opened below it lies under the new mount.
+        known.clear();
+        let top = rustix::fs::openat(&at.handle, name.as_bytes(), LOOK, Mode::empty());
+        match top.map_err(|_| Trouble::Again)? {
+            top if is_directory(&top) => self.step(step.path.clone(), top, known),
+            _ => Err(Trouble::Again),
+        }
     }
 
     /// A directory on the way, watched.
@@ -284,7 +351,8 @@ impl Watch {
             return Ok(step.clone());
         }
         let watch = self.watch_directory(&handle, NAMES, &path)?;
-        let step = Step { path: path.clone(), handle, watch };
+        let firm = self.is_own(&path) || hold::is_in_place(&Kind::Pin, handle.as_fd()) == Ok(true);
+        let step = Step { path: path.clone(), handle, watch, loose: !firm };
         known.insert(path, step.clone());
         Ok(step)
     }
@@ -337,12 +405,17 @@ impl Watch {
     }
 }
 
+/// The bit by which an empty file or directory is known to be the launcher's, from the moment that it is
+/// there: the sticky bit, which means nothing on a file, and in a directory of one's own neither.
+const MARK: u32 = 0o1000;
+
 fn make(kind: FileType, directory: &OwnedFd, name: &OsString) -> Result<(), Errno> {
     if kind == FileType::Directory {
-        return rustix::fs::mkdirat(directory, name.as_bytes(), Mode::from_raw_mode(0o755));
+        return rustix::fs::mkdirat(directory, name.as_bytes(), Mode::from_raw_mode(MARK | 0o755));
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, name.as_bytes(), flags, Mode::from_raw_mode(0o644)).map(drop)
+    let mode = Mode::from_raw_mode(MARK | 0o644);
+    rustix::fs::openat(directory, name.as_bytes(), flags, mode).map(drop)
 }
 
 fn handle_of_top() -> Result<OwnedFd, Errno> {

@@ -145,12 +145,19 @@ fn hidden() -> Vec<Row> {
         row(
             2,
             "rename a directory around a hidden file",
-            "mv ~/cache/sub ~/cache/moved; mkdir -p ~/cache/sub; cat ~/cache/*/key; echo end",
+            "mv ~/cache/sub ~/cache/moved; mkdir -p ~/cache/sub; cat ~/cache/*/key",
         )
         .setup("mkdir -p ~/cache/sub && echo SECRET-KEY > ~/cache/sub/key")
         .spec(r#"{"denyRead":["~/cache/sub/key"],"writablePaths":["~/cache"]}"#)
-        .refused("end")
-        .control("cat ~/cache/*/key", "SECRET-KEY"),
+        .refused("busy")
+        .effect("ls -d ~/cache/moved 2>/dev/null")
+        .control("mv ~/cache/sub ~/cache/moved && cat ~/cache/*/key", "SECRET-KEY"),
+        row(2, "rename a directory around what a pattern hides", "mv keys moved; cat moved/a.pem")
+            .setup("mkdir -p keys && echo SECRET-PEM > keys/a.pem")
+            .spec(r#"{"denyReadGlobs":["./keys/*.pem"]}"#)
+            .refused("busy")
+            .effect("ls -d moved 2>/dev/null")
+            .control("mv keys moved && cat moved/a.pem", "SECRET-PEM"),
         row(2, "read what a pattern hides", size("keys/a.pem"))
             .setup("mkdir -p keys && echo SECRET-PEM > keys/a.pem")
             .spec(r#"{"denyReadGlobs":["./**/*.pem"]}"#)

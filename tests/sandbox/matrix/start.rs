@@ -111,6 +111,11 @@ fn next_start() -> Vec<Row> {
         start(16, "plant a link as the state directory", "\"$L\" run --spec \"$SPEC\" -- sh -c 'rm -rf ~/.local/state/kli/x; ln -s $R/outside ~/.local/state/kli/x'; echo '{\"writablePaths\":[\"~/.local/state/kli/x\"]}' > $R/data/s; \"$L\" run --spec $R/data/s -- touch ~/.local/state/kli/x/new")
             .refused("symbolic link")
             .effect("ls $R/outside/new 2>/dev/null"),
+        start(16, "take a hidden file to another name", "echo '{\"denyRead\":[\"./conf/key\",\"./links/way/key\"]}' > $R/data/s; \"$L\" run --spec $R/data/s -- sh -c 'mv conf a; mv links b; mv links/way links/c; rm links/way'; \"$L\" run --spec $R/data/s -- sh -c 'cat */key b/way/key'")
+            .setup("mkdir -p conf target links && echo SECRET-KEY | tee conf/key target/key && ln -s ../target links/way")
+            .refused("busy")
+            .effect("ls -d a b links/c 2>/dev/null")
+            .control("mv conf a && mv links b && cat a/key b/way/key", "SECRET-KEY"),
         start(16, "bring a bubblewrap along", "cp /usr/bin/true ./bwrap; \"$L\" run --spec \"$SPEC\" --bwrap ./bwrap -- touch effect")
             .refused("which the inside can write")
             .effect("ls effect 2>/dev/null")

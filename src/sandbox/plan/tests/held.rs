@@ -188,3 +188,28 @@ fn what_is_protected_is_pinned_up_to_the_writable_mount_with_its_links() {
         ]
     );
 }
+
+#[test]
+fn what_is_hidden_in_something_writable_is_pinned_up_to_it_once() {
+    let mut facts = facts();
+    let many = (0..1000).map(|number| denied(&format!("{WORKSPACE}/a/b/{number}/key")));
+    facts.denied =
+        (0..1000).map(|number| denied(&format!("{WORKSPACE}/a/c/{number}key"))).collect();
+    let paths = |plan: &Plan| -> Vec<PathBuf> {
+        let pins = plan.mounts.iter().filter(|mount| mount.kind == Kind::Pin);
+        pins.map(|mount| mount.destination.clone()).collect()
+    };
+    let [a, c] = ["a", "a/c"].map(|it| Path::new(WORKSPACE).join(it));
+    assert_eq!(paths(&plan(&facts)), [a, c]);
+    facts.denied.extend(many);
+    assert_eq!(paths(&plan(&facts)).len(), 1003);
+    let far = facts.denied.clone();
+    let some = (0..9_500).map(|number| denied(&format!("{WORKSPACE}/a/d/{number}/key")));
+    facts.denied.extend(some);
+    let error = build(&Spec::default(), &facts, &Request::default()).unwrap_err();
+    assert!(error.to_string().contains("more than the 10000"), "{error}");
+    facts.denied = far;
+    // Where nothing is writable nothing can be renamed, and directly in it there is nothing around.
+    facts.denied = vec![denied("/data/sub/key"), denied(&format!("{WORKSPACE}/.env"))];
+    assert!(paths(&plan(&facts)).is_empty());
+}

@@ -95,3 +95,13 @@ pub(super) fn view(plan: &Plan, path: impl AsRef<Path>) -> View {
     }
     view
 }
+
+/// Whether the inside can give what is at `path` another name, with all that is below it, or remove it.
+pub(super) fn can_rename(plan: &Plan, path: &Path) -> bool {
+    let Some(above) = path.parent() else { return false };
+    // A name on which a mount stands is busy. What is awaited and there is held as if it were mounted.
+    let held = |mount: &Mount| mount.destination == path;
+    view(plan, above) == View::Writable
+        && !plan.mounts.iter().any(held)
+        && !plan.awaited.iter().any(|mount| mount.kind.is_held() && held(mount))
+}

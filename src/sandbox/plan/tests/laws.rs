@@ -1,7 +1,7 @@
 //! The laws on random plans: whatever is denied, writable, read-only, absent, linked or refused by the
 //! kernel, and in whatever order the lists say it.
 
-use super::interpreter::{View, view};
+use super::interpreter::{View, can_rename, view};
 use super::*;
 
 /// Every path that the tests speak of; the nearer ones are inside the others.
@@ -35,7 +35,8 @@ const PLACES: [&str; 22] = [
 struct Wish {
     place: &'static str,
     absent: bool,
-    link: bool,
+    /// Where the symbolic links lie that lead to it.
+    links: Option<&'static str>,
 }
 
 #[derive(Debug, Clone)]
@@ -53,10 +54,12 @@ fn place() -> impl Strategy<Value = &'static str> {
 }
 
 fn world() -> impl Strategy<Value = World> {
-    let wish = (place(), any::<bool>(), any::<bool>()).prop_map(|(place, absent, link)| Wish {
+    let around = ["/h/me", "/h/me/src/project/links", "/h/me/.cache/tool/links"];
+    let links = prop::option::of(prop::sample::select(around.to_vec()));
+    let wish = (place(), any::<bool>(), links).prop_map(|(place, absent, links)| Wish {
         place,
         absent,
-        link,
+        links,
     });
     let places = |most| prop::collection::vec(place(), 0..most);
     let anchors = prop::sample::subsequence(vec!["/h/me", "/data", "/opt/tool"], 0..=3);
@@ -90,6 +93,11 @@ fn anchor(path: &str, mounted: bool) -> Option<PathBuf> {
     }
 }
 
+/// The name of the symbolic link that stands for a wish.
+fn linked(wish: &Wish) -> String {
+    wish.place.replace('/', "-")
+}
+
 fn denied_as(wish: &Wish, mounted: bool) -> Denied {
     let place = |path: &str, missing, role| facts::Place {
         path: path.into(),
@@ -99,14 +107,18 @@ fn denied_as(wish: &Wish, mounted: bool) -> Denied {
     };
     let found = if wish.absent { Found::Absent } else { denied(wish.place).found };
     let mut places = vec![place(wish.place, usize::from(wish.absent), facts::Role::End)];
-    if wish.link {
-        places.push(place("/h/me/linked", 0, facts::Role::Last));
-        places.push(place("/h/me/way", 0, facts::Role::Way("elsewhere".into())));
+    if let Some(links) = wish.links {
+        let way = facts::Role::Way("elsewhere".into());
+        places.insert(0, place(&format!("{links}/{}", linked(wish)), 0, facts::Role::Last));
+        places.insert(0, place(&format!("{links}/way"), 0, way));
     }
     Denied {
         key: "denyRead",
         wish: wish.place.into(),
-        spelled: if wish.link { "/h/me/linked".into() } else { wish.place.into() },
+        spelled: match wish.links {
+            Some(links) => Path::new(links).join(linked(wish)),
+            None => wish.place.into(),
+        },
         found,
         places,
     }
@@ -171,6 +183,28 @@ proptest! {
             prop_assert!(plan.mounts[first..].iter().all(|mount| mount.kind.is_mask()));
         }
         prop_assert_ne!(view(&plan, "/h/me/.config/kli/x"), View::Writable);
+    }
+
+    #[test]
+    fn what_is_hidden_keeps_its_name_for_the_next_start(world in world()) {
+        let facts = facts_of(&world);
+        let Some(plan) = try_plan(&facts) else { return Ok(()) };
+        for wish in &world.denied {
+            let end = (!wish.absent).then(|| PathBuf::from(wish.place));
+            let links = wish.links.into_iter().flat_map(|links| {
+                [linked(wish).as_str(), "way"].map(|name| Path::new(links).join(name))
+            });
+            for place in end.into_iter().chain(links) {
+                for path in place.ancestors() {
+                    prop_assert!(!can_rename(&plan, path), "{}: {plan:?}", path.display());
+                }
+            }
+        }
+        // Nothing is held that has nothing to do with what is hidden or protected.
+        if world.denied.is_empty() && world.read_only.is_empty() {
+            let pins = plan.mounts.iter().filter(|mount| mount.kind == Kind::Pin).count();
+            prop_assert_eq!(pins, 0);
+        }
     }
 
     #[test]
@@ -249,7 +283,7 @@ proptest! {
     fn a_further_denial_never_grants(world in world(), place in place(), absent: bool) {
         let facts = facts_of(&world);
         let mut narrower = facts.clone();
-        narrower.denied.push(denied_as(&Wish { place, absent, link: false }, world.mounted));
+        narrower.denied.push(denied_as(&Wish { place, absent, links: None }, world.mounted));
         let (Some(before), Some(after)) = (try_plan(&facts), try_plan(&narrower)) else {
             return Ok(());
         };
