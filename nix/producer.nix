@@ -19,7 +19,11 @@ let
       prefix,
       package,
       settings,
+      profiles ? { },
+      policy ? { },
       sandbox,
+      context ? null,
+      dataDir ? null,
       extraPackages,
       name ? "kli",
     }:
