@@ -373,6 +373,30 @@ in
     '';
   };
 
+  profiles = mkOption {
+    inherit (pkgs.formats.json { }) type;
+    default = { };
+    description = "Profiles by name.";
+  };
+
+  policy = mkOption {
+    inherit (pkgs.formats.json { }) type;
+    default = { };
+    description = "What nothing else can override.";
+  };
+
+  context = mkOption {
+    type = types.nullOr (types.either types.lines types.path);
+    default = null;
+    description = "Instructions for every run.";
+  };
+
+  dataDir = mkOption {
+    type = types.nullOr types.str;
+    default = null;
+    description = "Where kli keeps sessions.";
+  };
+
   sandbox = mkOption {
     type = types.nullOr (types.submodule { options = sandboxOptions; });
     default = null;

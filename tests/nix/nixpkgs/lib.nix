@@ -3,12 +3,22 @@ let
   lists = {
     inherit (builtins)
       attrNames
+      all
+      any
       concatLists
       concatMap
+      elem
+      filter
       genList
+      head
       length
       sort
+      tail
       ;
+    take = count: list: builtins.genList (builtins.elemAt list) (
+      if count < builtins.length list then count else builtins.length list
+    );
+    subtractLists = unwanted: builtins.filter (one: !builtins.elem one unwanted);
     optional = condition: value: if condition then [ value ] else [ ];
     optionals = condition: values: if condition then values else [ ];
     imap0 = f: list: builtins.genList (index: f index (builtins.elemAt list index)) (builtins.length list);
@@ -25,6 +35,14 @@ let
         }) names
       );
     mapAttrsToList = f: set: map (name: f name set.${name}) (builtins.attrNames set);
+    attrByPath =
+      path: default: set:
+      if path == [ ] then
+        set
+      else if builtins.isAttrs set && set ? ${builtins.head path} then
+        attrs.attrByPath (builtins.tail path) default set.${builtins.head path}
+      else
+        default;
     getAttrs = names: set: attrs.genAttrs names (name: set.${name});
     filterAttrs =
       keep: set:
@@ -32,6 +50,23 @@ let
   };
   strings = {
     optionalString = condition: text: if condition then text else "";
+    concatStringsSep = builtins.concatStringsSep;
+    hasPrefix = prefix: text: builtins.substring 0 (builtins.stringLength prefix) text == prefix;
+    hasSuffix =
+      suffix: text:
+      let
+        start = builtins.stringLength text - builtins.stringLength suffix;
+      in
+      start >= 0 && builtins.substring start (-1) text == suffix;
+    removeSuffix =
+      suffix: text:
+      if strings.hasSuffix suffix text then
+        builtins.substring 0 (builtins.stringLength text - builtins.stringLength suffix) text
+      else
+        text;
+    # For separators of one character.
+    splitString = separator: text: builtins.filter builtins.isString (builtins.split "[${separator}]" text);
+    stringToCharacters = text: builtins.genList (at: builtins.substring at 1 text) (builtins.stringLength text);
     concatStrings = builtins.concatStringsSep "";
     concatMapStringsSep = separator: f: list: builtins.concatStringsSep separator (map f list);
     getExe' = package: name: "${package.bin or package}/bin/${name}";
@@ -45,6 +80,9 @@ lists
 // modules
 // {
   importTOML = path: builtins.fromTOML (builtins.readFile path);
+  importJSON = path: builtins.fromJSON (builtins.readFile path);
+  warn = message: builtins.trace "warning: ${message}";
+  showWarnings = warnings: value: builtins.foldl' (inner: one: builtins.trace "warning: ${one}" inner) value warnings;
   fileset = import ./fileset.nix;
   licenses.mit = {
     spdxId = "MIT";

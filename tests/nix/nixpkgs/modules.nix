@@ -257,6 +257,14 @@ let
       merge = same;
     };
     package = scalar "package" isDerivation;
+    lines = scalar "strings concatenated with \"\\n\"" isString // {
+      merge = _path: concatStringsSep "\n";
+    };
+    path = scalar "absolute path" (
+      value:
+      (isPath value || isString value || isAttrs value && value ? outPath)
+      && builtins.substring 0 1 (toString value) == "/"
+    );
     nullOr = type: {
       description = "null or ${type.description}";
       check = value: value == null || type.check value;
