@@ -164,9 +164,11 @@ let
         sandbox.readOnlyPaths ++ filter (one: !hasPrefix "@" one) sandbox.writablePaths
       );
     in
-    !any (tree: covers tree at) shown
-    && (
-      any (tree: covers tree at) [
+    # sops-nix puts links there that lead into the runtime directory.
+    match ".*/sops-nix/secrets/.*" path != null
+    ||
+      !any (tree: covers tree at) shown
+      && any (tree: covers tree at) [
         [ "run" ]
         [ "tmp" ]
         [
@@ -177,10 +179,7 @@ let
           "dev"
           "shm"
         ]
-      ]
-      # sops-nix puts links there that lead into the runtime directory.
-      || match ".*/sops-nix/secrets/.*" path != null
-    );
+      ];
 
   # ------------------------------------------------------------------ the sandbox
   variableProblems =
