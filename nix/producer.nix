@@ -162,6 +162,7 @@ let
           // {
             inherit name;
             command = "kli";
+            confines = specFile != null;
             words =
               lib.optionals (specFile != null) [
                 "${kli-sandbox}/bin/kli-sandbox"
