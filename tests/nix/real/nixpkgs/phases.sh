@@ -4,6 +4,8 @@
 preConfigureHooks=() postConfigureHooks=() prePatchHooks=() postPatchHooks=()
 preBuildHooks=() postBuildHooks=() preInstallHooks=() postInstallHooks=()
 preCheckHooks=() postCheckHooks=() preUnpackHooks=() postUnpackHooks=()
+# For speed; what is asked for by name stays.
+export CARGO_PROFILE=${CARGO_PROFILE-dev}
 export NIX_BUILD_CORES=${NIX_BUILD_CORES:-1}
 
 call() {
