@@ -9,6 +9,7 @@
 let
   inherit (pkgs) lib stdenv;
   spec = import ./spec.nix { inherit lib; };
+  findings = import ./findings.nix { inherit lib; };
 
   # Checks run the very programs that will read the files; a foreign target's cannot run here.
   canCheck = stdenv.buildPlatform.canExecute stdenv.hostPlatform;
@@ -124,8 +125,6 @@ let
       sandboxSpec =
         if sandbox == null then
           null
-        else if !stdenv.hostPlatform.isLinux then
-          throw "kli: `${prefix}sandbox` needs Linux (bubblewrap), and this is ${stdenv.hostPlatform.system}; leave it out there, or set it to null"
         else
           pkgs.writeTextFile {
             name = "sandbox.json";
@@ -197,7 +196,17 @@ let
           }
         );
     in
-    build sandboxSpec;
+    findings.refuse {
+      inherit
+        prefix
+        settings
+        profiles
+        policy
+        sandbox
+        dataDir
+        ;
+      inherit (stdenv.hostPlatform) system isLinux;
+    } (build sandboxSpec);
 
   options = import ../modules/options.nix { inherit lib pkgs; };
 in
@@ -238,8 +247,19 @@ in
           }
         ];
       };
+      judged = {
+        prefix = "mkConfiguredKli.";
+        inherit (evaluated.config)
+          settings
+          profiles
+          policy
+          sandbox
+          dataDir
+          ;
+        inherit (stdenv.hostPlatform) system isLinux;
+      };
     in
-    configure {
+    lib.showWarnings (findings.warnings judged) configure {
       prefix = "mkConfiguredKli.";
       inherit name;
       inherit (evaluated.config)

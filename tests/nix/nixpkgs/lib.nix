@@ -15,6 +15,7 @@ let
       sort
       tail
       ;
+    last = list: builtins.elemAt list (builtins.length list - 1);
     take = count: list: builtins.genList (builtins.elemAt list) (
       if count < builtins.length list then count else builtins.length list
     );
@@ -72,31 +73,29 @@ let
     getExe' = package: name: "${package.bin or package}/bin/${name}";
     makeBinPath = packages: builtins.concatStringsSep ":" (map (package: "${package}/bin") packages);
   };
-  modules = import ./modules.nix { lib = lists // attrs // strings; };
+  modules = import ./modules.nix { inherit lib; };
+  lib = lists // attrs // strings // modules // others;
+  others = {
+    importTOML = path: builtins.fromTOML (builtins.readFile path);
+    importJSON = path: builtins.fromJSON (builtins.readFile path);
+    warn = message: builtins.trace "warning: ${message}";
+    showWarnings = warnings: value: builtins.foldl' (inner: one: builtins.trace "warning: ${one}" inner) value warnings;
+    fileset = import ./fileset.nix;
+    licenses.mit = {
+      spdxId = "MIT";
+      free = true;
+    };
+    platforms = {
+      linux = [
+        "x86_64-linux"
+        "aarch64-linux"
+      ];
+      unix = [
+        "x86_64-linux"
+        "aarch64-linux"
+        "aarch64-darwin"
+      ];
+    };
+  };
 in
-lists
-// attrs
-// strings
-// modules
-// {
-  importTOML = path: builtins.fromTOML (builtins.readFile path);
-  importJSON = path: builtins.fromJSON (builtins.readFile path);
-  warn = message: builtins.trace "warning: ${message}";
-  showWarnings = warnings: value: builtins.foldl' (inner: one: builtins.trace "warning: ${one}" inner) value warnings;
-  fileset = import ./fileset.nix;
-  licenses.mit = {
-    spdxId = "MIT";
-    free = true;
-  };
-  platforms = {
-    linux = [
-      "x86_64-linux"
-      "aarch64-linux"
-    ];
-    unix = [
-      "x86_64-linux"
-      "aarch64-linux"
-      "aarch64-darwin"
-    ];
-  };
-}
+lib

@@ -120,12 +120,6 @@ in
         eval "$checkPhase"
       '';
 
-  formats.json =
-    { }:
-    {
-      type = lib.types.json;
-    };
-
   # A copy and no link, as the real package is a file of the store.
   bubblewrap = run "bubblewrap" { } ''
     mkdir -p "$out/bin"
@@ -175,22 +169,29 @@ in
         tar --sort=name --mtime=@1 --owner=0 --group=0 --numeric-owner -czf "$out" name.json config.json root
       '';
 
-  # For the stand-ins of NixOS and home-manager: `DIR/bin` with the programs of the packages.
+  # For the stand-ins of NixOS and home-manager: `DIR/bin` with the programs of the packages, and
+  # files below `etc`.
   linkPrograms =
-    name: directory: packages:
+    name: directory: packages: etc:
     run name { inherit packages; } ''
-      mkdir -p "$out/${directory}/bin"
+      mkdir -p "$out/${directory}/bin" "$out/etc"
       for package in $packages; do
         ln -s "$package"/bin/* "$out/${directory}/bin/"
       done
+      ${lib.concatStrings (
+        lib.mapAttrsToList (name: source: ''
+          mkdir -p "$(dirname "$out/etc/${name}")"
+          ln -s "${source}" "$out/etc/${name}"
+        '') etc
+      )}
     '';
   refuseFailed =
-    assertions: value:
+    config: value:
     let
-      failed = builtins.filter (one: !one.assertion) assertions;
+      failed = builtins.filter (one: !one.assertion) config.assertions;
     in
     if failed == [ ] then
-      value
+      lib.showWarnings config.warnings value
     else
       throw "Failed assertions:\n${lib.concatMapStringsSep "\n" (one: "- ${one.message}") failed}";
 }
