@@ -168,6 +168,18 @@
         words = [ "/nonexistent/kli" ];
       };
 
+      producer = import ./producer.nix {
+        inherit
+          kli
+          pkgs
+          mkConfiguredKli
+          probe
+          hard
+          ;
+      };
+      # The documentation's examples.
+      documented = lib.mapAttrs (_: example: example { inherit kli pkgs; }) (import ./documented.nix);
+
       # Other ways to the same package.
       overlay =
         let
