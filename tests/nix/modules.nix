@@ -23,6 +23,7 @@ let
       // options;
       homeConfiguration = homeFor onSystem [ enabled ];
       nixosConfiguration = nixosFor onSystem [ enabled ];
+      configured = kli.lib.${onSystem}.mkConfiguredKli ({ package = probe; } // options);
     in
     {
       home = {
@@ -33,9 +34,9 @@ let
         whole = nixosConfiguration.config.system.build.toplevel;
         kli = nixosConfiguration.config.programs.kli.finalPackage;
       };
-      producer = rec {
-        whole = kli.lib.${onSystem}.mkConfiguredKli ({ package = probe; } // options);
-        kli = whole;
+      producer = {
+        whole = configured;
+        kli = configured;
       };
     };
   here = onEach system;
