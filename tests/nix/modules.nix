@@ -33,10 +33,14 @@ let
         whole = nixosConfiguration.config.system.build.toplevel;
         kli = nixosConfiguration.config.programs.kli.finalPackage;
       };
-      producer = rec {
-        whole = kli.lib.${onSystem}.mkConfiguredKli ({ package = probe; } // options);
-        kli = whole;
-      };
+      producer =
+        let
+          whole = kli.lib.${onSystem}.mkConfiguredKli ({ package = probe; } // options);
+        in
+        {
+          inherit whole;
+          kli = whole;
+        };
     };
   here = onEach system;
 
