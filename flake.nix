@@ -28,7 +28,7 @@
         pkgs:
         import ./nix {
           inherit pkgs;
-          craneLib = crane.mkLib pkgs;
+          mkCraneLib = crane.mkLib;
         };
       pkgsOf = system: nixpkgs.legacyPackages.${system};
       forSystems =
@@ -42,8 +42,16 @@
         {
           inherit (kli) kli;
           default = kli.kli;
+          # Made of the declarations alone, so the same for all.
+          options-doc = pkgs.writeTextFile {
+            name = "kli-options-doc";
+            destination = "/share/doc/kli/options.md";
+            text = import ./nix/docs.nix { inherit lib; };
+          };
         }
-        // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux { inherit (kli) kli-sandbox; }
+        // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux {
+          inherit (kli) kli-sandbox kli-static container;
+        }
       );
 
       apps = forSystems systems (
@@ -78,6 +86,15 @@
       homeModules.default = import ./modules/home-manager.nix { inherit kliFor; };
       homeManagerModules = self.homeModules;
       nixosModules.default = import ./modules/nixos.nix { inherit kliFor; };
+
+      templates.default = {
+        path = ./templates/project;
+        description = "A development shell with kli, confined to the project";
+        welcomeText = ''
+          `nix develop`, then `kli`: what it may touch is declared in `flake.nix`.
+          kli sees the project as git does: `git add flake.nix` first.
+        '';
+      };
 
       checks = forSystems linux (pkgs: kli: import ./nix/checks.nix { inherit pkgs kli; });
 
