@@ -23,6 +23,7 @@ let
       // options;
       homeConfiguration = homeFor onSystem [ enabled ];
       nixosConfiguration = nixosFor onSystem [ enabled ];
+      configured = kli.lib.${onSystem}.mkConfiguredKli ({ package = probe; } // options);
     in
     {
       home = {
@@ -33,14 +34,10 @@ let
         whole = nixosConfiguration.config.system.build.toplevel;
         kli = nixosConfiguration.config.programs.kli.finalPackage;
       };
-      producer =
-        let
-          whole = kli.lib.${onSystem}.mkConfiguredKli ({ package = probe; } // options);
-        in
-        {
-          inherit whole;
-          kli = whole;
-        };
+      producer = {
+        whole = configured;
+        kli = configured;
+      };
     };
   here = onEach system;
 

@@ -46,7 +46,7 @@ entries() {
 	for entry in "$2"/* "$2"/*/*; do
 		name=$(hex "${entry#"$2/"}")
 		if [ -p "$entry" ]; then
-			echo "$1=$name:pipe:$(timeout 5 head -n 1 "$entry")"
+			echo "$1=$name:pipe:$(timeout 2 head -n 1 "$entry")"
 		elif [ "$1" = s ]; then
 			[ ! -f "$entry" ] || echo "$1=$name:file:$(cat "$entry")"
 		elif [ -d "$entry" ]; then
