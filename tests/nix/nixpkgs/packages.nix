@@ -72,6 +72,8 @@ let
     }:
     run "shell" {
       inherit packages;
+      # Where `nix develop` writes what it finds.
+      outputs = [ "out" ];
       stdenv = run "shell-stdenv" { } ''
         mkdir "$out"
         echo 'for package in $packages; do PATH=$package/bin:$PATH; done; export PATH' > "$out/setup"

@@ -19,21 +19,18 @@
         options:
         home-manager.lib.homeManagerConfiguration {
           pkgs = nixpkgs.legacyPackages.${host.system};
-          # Few of its modules need packages that nobody has here, and all of those can be left out.
-          minimal = true;
           modules = [
             kli.homeModules.default
-            (
-              { config, ... }:
-              {
-                home = {
-                  username = "me";
-                  homeDirectory = "/home/me";
-                  stateVersion = "26.05";
-                  enableNixpkgsReleaseCheck = false;
-                };
-              }
-            )
+            {
+              home = {
+                username = "me";
+                homeDirectory = "/home/me";
+                stateVersion = "26.05";
+                enableNixpkgsReleaseCheck = false;
+              };
+              # Its manual is made by packages that are not here.
+              manual.manpages.enable = false;
+            }
             { programs.kli = { enable = true; } // options; }
           ];
         };

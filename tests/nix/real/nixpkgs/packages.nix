@@ -44,6 +44,8 @@ let
                   PATH=$input/bin:$PATH
                 done
                 cd "$TMPDIR"
+                # As in nixpkgs: a name that is not set is empty.
+                set +u
               ''
               + script
               + "\n:"
@@ -173,7 +175,10 @@ let
     runCommandLocal = run;
     runCommandCC = name: attributes: script: run name attributes ("export CC=cc\n" + script);
     darwin.signingUtils = writeText "signing-utils" "";
-    emptyDirectory = run "empty-directory" { } ''mkdir "$out"'';
+    glibcLocales = base.emptyDirectory;
+    man = base.emptyDirectory;
+    sd-switch = base.emptyDirectory;
+    emptyDirectory = run "empty-directory" { passthru.version = "2.40"; } ''mkdir "$out"'';
     inherit writeText writeTextFile;
     writeShellScript =
       name: text:
@@ -262,6 +267,7 @@ let
     // lib.genAttrs [ "toml" "yaml" "ini" "iniWithGlobalSection" "keyValue" "hocon" "lua" "xml" ] (
       _: _: {
         type = lib.types.anything;
+        lib.types.atom = lib.types.anything;
         generate = name: value: writeText name (builtins.toJSON value);
       }
     );

@@ -18,8 +18,6 @@ runHook() {
 	for hook in "${added[@]}"; do call "$hook"; done
 }
 
-# As nixpkgs has it: names that are not set are empty, and only errors stop.
-set +u
 for input in ${depsBuildBuild-} ${nativeBuildInputs-}; do
 	if [ -f "$input/nix-support/setup-hook" ]; then . "$input/nix-support/setup-hook"; fi
 done
