@@ -28,7 +28,7 @@
         pkgs:
         import ./nix {
           inherit pkgs;
-          craneLib = crane.mkLib pkgs;
+          mkCraneLib = crane.mkLib;
         };
       pkgsOf = system: nixpkgs.legacyPackages.${system};
       forSystems =
@@ -43,7 +43,10 @@
           inherit (kli) kli;
           default = kli.kli;
         }
-        // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux { inherit (kli) kli-sandbox; }
+        # `options-doc` (nix/docs.nix) goes here.
+        // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux {
+          inherit (kli) kli-sandbox kli-static container;
+        }
       );
 
       apps = forSystems systems (
@@ -78,6 +81,15 @@
       homeModules.default = import ./modules/home-manager.nix { inherit kliFor; };
       homeManagerModules = self.homeModules;
       nixosModules.default = import ./modules/nixos.nix { inherit kliFor; };
+
+      templates.default = {
+        path = ./templates/project;
+        description = "A development shell with kli, confined to the project";
+        welcomeText = ''
+          `nix develop`, then `kli`: what it may touch is declared in `flake.nix`.
+          kli sees the project as git does: `git add flake.nix` first.
+        '';
+      };
 
       checks = forSystems linux (pkgs: kli: import ./nix/checks.nix { inherit pkgs kli; });
 

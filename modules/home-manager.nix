@@ -7,6 +7,7 @@
     (import ./core.nix {
       inherit kliFor;
       install = packages: { home = { inherit packages; }; };
+      home = config: config.home.homeDirectory;
     })
   ];
 }

@@ -1,14 +1,73 @@
 # The options of `programs.kli`, declared once for home-manager, NixOS and mkConfiguredKli. Only
-# declarations: what they lead to is in core.nix and nix/producer.nix.
-{ lib, pkgs }:
+# declarations, and only of what some part of kli reads: what they lead to is in core.nix and
+# nix/producer.nix. It needs `lib` and no package, so that its documentation can be made of nothing
+# else (nix/docs.nix).
+{ lib, ... }:
 let
   inherit (lib) literalExpression mkOption types;
   inherit (import ../nix/spec.nix { inherit lib; }) providerKeys;
+  values = import ../nix/values.nix { inherit lib; };
+
+  # A type with a further condition and words of its own, which an error shows.
+  narrowed =
+    type: condition: description:
+    types.addCheck type condition
+    // {
+      inherit description;
+      descriptionClass = "noun";
+    };
+  spelled = "/…, ~/…, ./…, $HOME/… or $XDG_…/…, without ..";
+  path = narrowed types.str values.path "path (${spelled})";
+  deniedPath = narrowed types.str values.denied "path to hide (${spelled})";
+  readOnlyPath = narrowed types.str values.readOnly "path to protect (${spelled})";
+  writablePath = narrowed types.str values.writable "path to write (${spelled}; or a word for caches such as @cargo)";
+  pattern = narrowed types.str values.pattern "pattern of paths to hide (${spelled}; with *, ? and [a-z] in a name, ** between slashes)";
+  workspacePath = narrowed types.str values.inWorkspace "path in the working directory (name or ./name, without ..)";
+  variables = narrowed types.str values.variables "name of an environment variable, or its beginning and a *";
+  keyName = narrowed types.str values.keyName "name of a key (letters, digits and _)";
+  port = types.ints.between 1 65535;
+  byVariable =
+    type:
+    narrowed (types.attrsOf type) (
+      set: lib.all values.variable (lib.attrNames set)
+    ) "attribute set, by names of environment variables, of ${type.description}";
+  byKey =
+    type:
+    narrowed (types.attrsOf type) (
+      set: lib.all values.keyName (lib.attrNames set)
+    ) "attribute set, by names of keys, of ${type.description}";
+
+  dataDirectory = narrowed types.str values.ownPlace "path of a directory (/… or ~/…, without ..)";
 
   # Bytes, or a string such as "4G".
-  size = types.either types.ints.positive (types.strMatching "[0-9]+[KMGT]?");
+  size = types.either types.ints.positive (
+    narrowed types.str values.size ''size such as "512M" or "4G"''
+  );
+  memorySize = narrowed size (amount: values.bytes amount >= 16777216) ''size of 16 MiB or more, in bytes or such as "4G"'';
 
-  sandboxOptions = {
+  # What JSON can say; that of pkgs.formats.json, which needs a pkgs.
+  json =
+    types.nullOr (
+      types.oneOf [
+        types.bool
+        types.int
+        types.float
+        types.str
+        types.path
+        (types.attrsOf json)
+        (types.listOf json)
+      ]
+    )
+    // {
+      description = "JSON value";
+      descriptionClass = "noun";
+    };
+  jsonObject = types.attrsOf json // {
+    description = "JSON object";
+    descriptionClass = "noun";
+  };
+
+  sandboxOptions = sandbox: {
     network = mkOption {
       type = types.bool;
       default = true;
@@ -33,7 +92,7 @@ let
     };
 
     writablePaths = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf writablePath;
       default = [ ];
       example = literalExpression ''[ "''${config.home.homeDirectory}/.cache/kli" "~/.cargo" ]'';
       description = ''
@@ -52,7 +111,7 @@ let
     };
 
     readOnlyPaths = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf readOnlyPath;
       default = [ ];
       example = [ "./vendor" ];
       description = ''
@@ -63,7 +122,7 @@ let
     };
 
     denyRead = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf deniedPath;
       default = [ ];
       example = literalExpression ''[ "''${config.home.homeDirectory}/.aws" "~/.ssh" "./.env" ]'';
       description = ''
@@ -77,17 +136,18 @@ let
     };
 
     denyReadGlobs = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf pattern;
       default = [ ];
       example = [ "./.env.*" "~/.config/*/credentials.json" ];
       description = ''
         Hides whatever these patterns name when kli starts, as `denyRead` does. What comes to match
-        only later is not hidden.
+        only later is not hidden. `*`, `?` and `[a-z]` stay within one name, `**` alone between slashes
+        stands for any number of directories, and `\` takes the meaning from the next character.
       '';
     };
 
     denyEnv = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf variables;
       default = [ ];
       example = [
         "AWS_SECRET_ACCESS_KEY"
@@ -100,7 +160,7 @@ let
     };
 
     passEnv = mkOption {
-      type = types.nullOr (types.listOf types.str);
+      type = types.nullOr (types.listOf variables);
       default = null;
       example = [
         "EDITOR"
@@ -116,7 +176,7 @@ let
     };
 
     env = mkOption {
-      type = types.attrsOf types.str;
+      type = byVariable types.str;
       default = { };
       example = {
         CARGO_NET_OFFLINE = "true";
@@ -128,7 +188,7 @@ let
     };
 
     envFiles = mkOption {
-      type = types.attrsOf types.str;
+      type = byVariable path;
       default = { };
       example = {
         GITHUB_TOKEN = "/run/secrets/github-token";
@@ -142,7 +202,7 @@ let
     };
 
     secrets = mkOption {
-      type = types.attrsOf types.str;
+      type = byKey deniedPath;
       default = { };
       example = {
         ANTHROPIC_API_KEY = "/run/secrets/anthropic";
@@ -156,8 +216,9 @@ let
     };
 
     secretEnv = mkOption {
-      type = types.listOf types.str;
-      default = providerKeys;
+      type = types.listOf keyName;
+      default = lib.subtractLists (lib.attrNames sandbox.env ++ lib.attrNames sandbox.envFiles) providerKeys;
+      defaultText = literalExpression ''[ "ANTHROPIC_API_KEY" "OPENAI_API_KEY" ], without those that `env` or `envFiles` sets'';
       example = [
         "ANTHROPIC_API_KEY"
         "MY_PROVIDER_KEY"
@@ -186,7 +247,7 @@ let
     };
 
     protect = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf workspacePath;
       default = [
         ".envrc"
         ".kli/settings.json"
@@ -203,7 +264,7 @@ let
     };
 
     allowSockets = mkOption {
-      type = types.listOf types.str;
+      type = types.listOf path;
       default = [ ];
       example = [ "$XDG_RUNTIME_DIR/gnupg/S.gpg-agent" ];
       description = ''
@@ -213,7 +274,7 @@ let
     };
 
     localPorts = mkOption {
-      type = types.listOf types.port;
+      type = types.listOf port;
       default = [ ];
       example = [ 11434 ];
       description = ''
@@ -268,13 +329,13 @@ let
         types.submodule {
           options = {
             tasks = mkOption {
-              type = types.nullOr types.ints.positive;
+              type = types.nullOr (narrowed types.int (count: count >= 2) "whole number of 2 or more");
               default = null;
               example = 512;
               description = "The most processes and threads in the sandbox.";
             };
             memory = mkOption {
-              type = types.nullOr size;
+              type = types.nullOr memorySize;
               default = null;
               example = "8G";
               description = ''
@@ -339,11 +400,11 @@ in
   finalPackage = mkOption {
     type = types.nullOr types.package;
     readOnly = true;
-    defaultText = literalExpression "package, with the settings baked in and the sandbox around it";
+    defaultText = literalExpression "package, with the configuration baked in and the sandbox around it";
     description = ''
-      The package that is installed: `package` with `settings`, `extraPackages` and `sandbox`
-      applied. Its attribute `unsandboxed` is the same without the sandbox, `sandboxSpec` the
-      specification as a file and `bakedConfig` the directory of the settings.
+      The package that is installed: `package` with everything that is declared here applied. Its
+      attribute `unsandboxed` is the same without the sandbox, `sandboxSpec` the specification as a
+      file and `bakedConfig` the directory of the configuration.
     '';
   };
 
@@ -357,11 +418,14 @@ in
   };
 
   settings = mkOption {
-    inherit (pkgs.formats.json { }) type;
+    type = jsonObject;
     default = { };
     example = {
       model = "anthropic/claude-sonnet-4-5";
-      providers.anthropic.keyFile = "/run/secrets/anthropic";
+      capabilities = [
+        "file/read"
+        "process/exec"
+      ];
     };
     description = ''
       Settings, with the keys of kli's `settings.json`. Your own `~/.config/kli/settings.json` and
@@ -369,12 +433,65 @@ in
 
       Never write a key here: the store can be read by every user of the machine. Values that look
       like one are refused. Name an environment variable, a file or a command instead (`keyEnv`,
-      `keyFile`, `keyCommand`).
+      `keyFile`, `keyCommand`), or use `sandbox.secrets`.
+    '';
+  };
+
+  profiles = mkOption {
+    type = types.attrsOf jsonObject;
+    default = { };
+    example = {
+      careful = {
+        extends = "autonomous";
+        approve = "writes";
+        settings.budgets.turns = 20;
+      };
+    };
+    description = ''
+      Profiles by name, the same as `settings.profiles`; a name may stand in one of the two only.
+      `kli --profile NAME` takes one.
+    '';
+  };
+
+  policy = mkOption {
+    type = jsonObject;
+    default = { };
+    example = {
+      capabilities = [
+        "tools/standard"
+        "image/inspect"
+      ];
+      requireSandbox = true;
+    };
+    description = ''
+      What no setting, project, profile or flag can override, with the keys of kli's `policy.json`.
+      It is baked into the package; on NixOS it becomes `/etc/kli/policy.json` as well, and so binds
+      every kli of the machine, whoever installed it.
+    '';
+  };
+
+  context = mkOption {
+    type = types.nullOr (types.either types.lines types.path);
+    default = null;
+    example = literalExpression "./AGENTS.md";
+    description = ''
+      Instructions for the model that hold in every directory, as a text or as a file. They are
+      baked into the package and become part of what the model is told in every run.
+    '';
+  };
+
+  dataDir = mkOption {
+    type = types.nullOr dataDirectory;
+    default = null;
+    example = "~/data/kli";
+    description = ''
+      The directory of sessions and of what else kli keeps, in the place of `$XDG_STATE_HOME/kli`.
+      It begins with `/` or `~/`. In the sandbox it is writable, unless `sandbox.stateDir` is false.
     '';
   };
 
   sandbox = mkOption {
-    type = types.nullOr (types.submodule { options = sandboxOptions; });
+    type = types.nullOr (types.submodule ({ config, ... }: { options = sandboxOptions config; }));
     default = null;
     example = literalExpression ''
       {

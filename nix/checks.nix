@@ -4,7 +4,7 @@
 let
   inherit (pkgs) lib;
 
-  tests = import ./eval-tests.nix { inherit lib pkgs; };
+  tests = import ./eval-tests.nix { inherit lib; };
   failed = lib.filterAttrs (_name: test: test.expr != test.expected) tests;
   report = lib.concatStrings (
     lib.mapAttrsToList (name: test: ''

@@ -2,8 +2,9 @@
  * The entrypoint of a configured kli: sets the declared variables, then becomes the program.
  *
  * It is compiled, and its words are data (`words.h`, written by entrypoint.nix), because a shell
- * script would read BASH_ENV and look programs up in PATH before anything is confined. It must not
- * know what the words mean.
+ * script would read BASH_ENV and look programs up in PATH before anything is confined. On Linux it
+ * is linked statically, so that LD_PRELOAD and its kin are nothing to it. It must not know what the
+ * words mean.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,10 +20,10 @@ static int refuse(const char *what)
 	return 125;
 }
 
-/* The caller may hold a name twice, and setenv replaces only the first of them. */
+/* The caller may hold a name twice, and setenv replaces only the first of them. No value: none is left. */
 static int set(const char *name, const char *value)
 {
-	return unsetenv(name) != 0 || setenv(name, value, 1) != 0;
+	return unsetenv(name) != 0 || (value != NULL && setenv(name, value, 1) != 0);
 }
 
 /* An empty element of PATH means the current directory, so none may come into being here. */
@@ -55,6 +56,9 @@ int main(int argc, char **argv)
 		all[i] = (char *)words[i];
 	for (size_t i = 0; i < given; i++)
 		all[fixed + i] = argv[i + 1];
+
+	/* What the program is told that it is called; its file is the first word all the same. */
+	all[0] = (char *)CALLED;
 
 	for (size_t i = 0; variables[i].name != NULL; i++)
 		if (set(variables[i].name, variables[i].value))

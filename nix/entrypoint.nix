@@ -3,7 +3,8 @@
 # here every word is data from end to end, whatever bytes it has.
 { pkgs }:
 let
-  inherit (pkgs) lib;
+  inherit (pkgs) lib stdenv;
+  inherit (stdenv.hostPlatform) isLinux isGnu;
 
   # A C string literal. `?` is escaped because of trigraphs; all other bytes stand for themselves.
   literal =
@@ -15,15 +16,19 @@ let
   header =
     {
       words,
+      called,
       variables,
       path,
     }:
     ''
       static const char *const words[] = { ${lib.concatMapStringsSep ", " literal words} };
+      #define CALLED ${literal called}
       static const struct { const char *name, *value; } variables[] = {
         ${
           lib.concatStrings (
-            lib.mapAttrsToList (name: value: "{ ${literal name}, ${literal value} }, ") variables
+            lib.mapAttrsToList (
+              name: value: "{ ${literal name}, ${if value == null then "NULL" else literal value} }, "
+            ) variables
           )
         }{ NULL, NULL }
       };
@@ -36,7 +41,9 @@ in
   command,
   # The program (an absolute path) and its first arguments.
   words,
-  # Variables set for it, replacing the caller's.
+  # What the program finds as its own name.
+  called ? lib.head words,
+  # Variables set for it, replacing the caller's; `null` takes one away.
   variables ? { },
   # Directories put before the caller's PATH, joined by `:`.
   path ? "",
@@ -48,13 +55,21 @@ in
 pkgs.runCommandCC name
   {
     strictDeps = true;
-    words = header { inherit words variables path; };
+    buildInputs = lib.optional (isLinux && isGnu) stdenv.cc.libc.static;
+    words = header {
+      inherit
+        words
+        called
+        variables
+        path
+        ;
+    };
     passAsFile = [ "words" ];
     inherit passthru meta;
   }
   ''
     mkdir -p "$out/bin" include
     cp "$wordsPath" include/words.h
-    $CC -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I include -o "$out/bin/${command}" ${./entrypoint.c}
+    $CC -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra ${lib.optionalString isLinux "-static"} -I include -o "$out/bin/${command}" ${./entrypoint.c}
     ${postInstall}
   ''

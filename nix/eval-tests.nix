@@ -1,8 +1,9 @@
-# Evaluation tests: a table of `{ expr; expected; }`, for what needs no build.
-{ lib, pkgs }:
+# Evaluation tests: a table of `{ expr; expected; }`, for what needs no build and no package. Here:
+# the specification, the values of its options, and the guard against secrets.
+{ lib }:
 let
   spec = import ./spec.nix { inherit lib; };
-  options = import ../modules/options.nix { inherit lib pkgs; };
+  options = import ../modules/options.nix { inherit lib; };
 
   evaluate =
     sandbox:
@@ -48,6 +49,25 @@ let
     };
   };
 
+  # The launcher's own list, out of its source.
+  launcherKeys =
+    let
+      behind = lib.last (builtins.split "pub const KEYS: [^\n]*\n" (builtins.readFile ../src/sandbox/spec.rs));
+      list = lib.head (builtins.split "]" behind);
+    in
+    lib.concatMap (part: if builtins.isList part then part else [ ]) (builtins.split "\"([A-Za-z]+)\"" list);
+
+  # One table for both sides: scripts/stages/nix puts it to the launcher.
+  values = lib.importJSON ../tests/nix/values.json;
+  wrong =
+    key: row:
+    let
+      accepted = value: holds (evaluate { ${key} = value; });
+    in
+    map (value: { ${key} = value; }) (
+      lib.filter (value: !accepted value) row.good ++ lib.filter accepted row.bad
+    );
+
   # Whether a value can be computed, with everything in it.
   holds = value: (builtins.tryEval (builtins.deepSeq value true)).success;
   secret = name: value: map (found: found.option) (spec.secretsIn "settings" "" { ${name} = value; });
@@ -60,6 +80,30 @@ in
   "the options are the keys of the specification" = {
     expr = lib.attrNames (evaluate { });
     expected = lib.sort (a: b: a < b) spec.keys;
+  };
+  "the keys are those that the launcher knows" = {
+    expr = lib.sort (a: b: a < b) (spec.keys ++ [ "version" ]);
+    expected = lib.sort (a: b: a < b) launcherKeys;
+  };
+  "a value is accepted exactly where the table says so" = {
+    expr = lib.concatLists (lib.mapAttrsToList wrong values);
+    expected = [ ];
+  };
+  "the table has every key, with right and wrong values" = {
+    expr = lib.attrNames (lib.filterAttrs (_: row: row.good != [ ] && row.bad != [ ]) values);
+    expected = lib.sort (a: b: a < b) spec.keys;
+  };
+  "the documentation of the options is the committed one" = {
+    expr = import ./docs.nix { inherit lib; } == builtins.readFile ../docs/options.md;
+    expected = true;
+  };
+  "a variable that is set is kept from nobody, unless it is said" = {
+    expr =
+      (evaluate {
+        env.OPENAI_API_KEY = "x";
+        envFiles.ANTHROPIC_API_KEY = "/run/secrets/anthropic";
+      }).secretEnv;
+    expected = [ ];
   };
   "null is no sandbox" = {
     expr = evaluate null;
@@ -94,7 +138,7 @@ in
     };
   };
   "a limit is a number or a size" = {
-    expr = map (memory: holds (evaluate { limits = { inherit memory; }; })) [
+    expr = map (fileSize: holds (evaluate { limits = { inherit fileSize; }; })) [
       1
       "4G"
       "4096"
@@ -271,3 +315,5 @@ in
     expected = [ "settings.prompt" ];
   };
 }
+// import ./eval-tests-findings.nix { inherit lib; }
+// import ./eval-tests-modules.nix { inherit lib; }

@@ -1,10 +1,12 @@
 # The two binaries, built by crane. Strictness (clippy, formatting, licences) lives in checks, so
 # that a warning of a newer compiler never stops a consumer's build.
-{ pkgs, craneLib }:
+{ pkgs, mkCraneLib }:
 let
-  inherit (pkgs) lib;
+  inherit (pkgs) lib stdenv;
   inherit (lib) fileset;
+  inherit (stdenv) hostPlatform buildPlatform;
 
+  craneLib = mkCraneLib pkgs;
   manifest = (lib.importTOML ../Cargo.toml).package;
 
   # The manifest names the entry files of all targets, and cargo wants each of them to exist even
@@ -23,26 +25,42 @@ let
       fileset = fileset.unions (manifestFiles ++ files);
     };
 
+  # The target is named because cargo would otherwise link its macros statically as well, which
+  # cannot be done.
+  linkedStatically = {
+    buildInputs = lib.optional hostPlatform.isGnu stdenv.cc.libc.static;
+    CARGO_BUILD_TARGET = hostPlatform.rust.rustcTarget;
+    CARGO_BUILD_RUSTFLAGS = "-C target-feature=+crt-static";
+  };
+
   meta = {
     inherit (manifest) description;
     license = lib.licenses.mit;
   };
 
   # The launcher has a source of its own: a change of the agent neither rebuilds it nor changes
-  # its store path.
-  kli-sandbox = craneLib.buildPackage {
+  # its store path. It is linked statically, so that no loader variable of the caller (LD_PRELOAD and
+  # its kin, which a project's shell hook may set) puts code into it before the jail is there.
+  launcher = {
     pname = "kli-sandbox";
     inherit (manifest) version;
     src = sourceOf [ ../src/sandbox ];
     strictDeps = true;
     doCheck = false;
     cargoExtraArgs = "--locked --no-default-features --bin kli-sandbox";
-    meta = meta // {
-      description = "The launcher that confines kli as a whole process";
-      platforms = lib.platforms.linux;
-      mainProgram = "kli-sandbox";
-    };
-  };
+  }
+  // linkedStatically;
+  kli-sandbox = craneLib.buildPackage (
+    launcher
+    // {
+      cargoArtifacts = craneLib.buildDepsOnly launcher;
+      meta = meta // {
+        description = "The launcher that confines kli as a whole process";
+        platforms = lib.platforms.linux;
+        mainProgram = "kli-sandbox";
+      };
+    }
+  );
 
   # `src` whole, not only its `.rs` files: prompts, schemas and fixtures are compiled in.
   agent = {
@@ -52,8 +70,23 @@ let
     strictDeps = true;
     doCheck = false;
     cargoExtraArgs = "--locked";
-  };
+  }
+  // lib.optionalAttrs hostPlatform.isStatic linkedStatically;
   cargoArtifacts = craneLib.buildDepsOnly agent;
+
+  # Manual pages, completions, schemas and the reference come from the program itself; where the
+  # building machine cannot run it, from one that it can: the same source gives the same bytes.
+  share =
+    if buildPlatform.canExecute hostPlatform then
+      ''"$out/bin/kli" generate "$out/share"''
+    else
+      let
+        native = import ./package.nix {
+          pkgs = pkgs.buildPackages;
+          inherit mkCraneLib;
+        };
+      in
+      ''cp -r --no-preserve=mode ${native.kli}/share "$out/share"'';
 
   kli = craneLib.buildPackage (
     agent
@@ -61,8 +94,12 @@ let
       inherit cargoArtifacts;
       cargoExtraArgs = "--locked --bin kli";
       # `kli demo` starts the launcher that lies beside its own executable.
-      postInstall = lib.optionalString pkgs.stdenv.hostPlatform.isLinux ''
-        ln -s ${kli-sandbox}/bin/kli-sandbox "$out/bin/kli-sandbox"
+      postInstall = ''
+        ln -s kli "$out/bin/kli-admin"
+        ${lib.optionalString hostPlatform.isLinux ''
+          ln -s ${kli-sandbox}/bin/kli-sandbox "$out/bin/kli-sandbox"
+        ''}
+        ${share}
       '';
       meta = meta // {
         platforms = lib.platforms.unix;
@@ -71,13 +108,19 @@ let
     }
   );
 
-  # What the checks read besides the sources of the binaries.
-  strict = agent // {
-    inherit cargoArtifacts;
+  # The checks, in the development profile, and what they read besides the sources of the binaries.
+  tests = agent // {
+    CARGO_PROFILE = "dev";
+  };
+  strict = tests // {
+    cargoArtifacts = craneLib.buildDepsOnly (tests // { doCheck = true; });
     src = sourceOf [
       ../src
       ../benches
       ../docs
+      ../schema
+      ../README.md
+      ../CHANGELOG.md
       (fileset.difference ../tests ../tests/nix)
       ../clippy.toml
       ../rustfmt.toml
@@ -95,11 +138,18 @@ in
     # The rooms whose unit tests need nothing but the test binary. `host` and `tool` start shells,
     # git and bubblewrap, and the integration tests make jails, which a build sandbox does not allow:
     # scripts/test runs those.
-    unit = craneLib.cargoTest (
+    nextest = craneLib.cargoNextest (
       strict
       // {
         doCheck = true;
-        cargoTestExtraArgs = "--lib -- agent:: authority:: config:: model:: sandbox:: session::";
+        cargoNextestExtraArgs = "--lib -E 'test(/^(agent|authority|config|message|model|sandbox|session)::/)'";
+      }
+    );
+    doc = craneLib.cargoDoc (
+      strict
+      // {
+        cargoDocExtraArgs = "--no-deps --document-private-items";
+        RUSTDOCFLAGS = "--deny warnings";
       }
     );
     fmt = craneLib.cargoFmt { inherit (strict) pname version src; };

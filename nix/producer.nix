@@ -1,5 +1,5 @@
-# A configured kli: the declared settings baked in, and, with a sandbox, an entrypoint that starts
-# the launcher before anything of kli runs.
+# A configured kli: the declared configuration baked in, and, with a sandbox, an entrypoint that
+# starts the launcher before anything of kli runs.
 {
   pkgs,
   kli,
@@ -9,9 +9,51 @@
 let
   inherit (pkgs) lib stdenv;
   spec = import ./spec.nix { inherit lib; };
+  findings = import ./findings.nix { inherit lib; };
 
   # Checks run the very programs that will read the files; a foreign target's cannot run here.
   canCheck = stdenv.buildPlatform.canExecute stdenv.hostPlatform;
+
+  # kli reads no more of its baked instructions.
+  longestContext = 64 * 1024;
+
+  # The instructions as a text, from a text or a file; those of a package are left to its build.
+  contextText =
+    prefix: context:
+    let
+      text = if builtins.isPath context then builtins.readFile context else context;
+    in
+    if builtins.stringLength text > longestContext then
+      throw "kli: `${prefix}context` is longer than ${toString longestContext} bytes, and kli would not read it; shorten it, or let it name files"
+    else
+      spec.refuseSecrets "${prefix}context" text;
+
+  # Whether a pattern of `denyEnv` takes this variable away.
+  takes =
+    variable: pattern:
+    pattern == variable
+    || lib.hasSuffix "*" pattern && lib.hasPrefix (lib.removeSuffix "*" pattern) variable;
+
+  # What the entrypoint sets must arrive: without it, kli would run without its policy.
+  refuseOwnVariables =
+    prefix: own: sandbox:
+    let
+      touching =
+        variable:
+        lib.optional (lib.any (takes variable) sandbox.denyEnv) "denyEnv"
+        ++ lib.optional (sandbox.env ? ${variable}) "env"
+        ++ lib.optional (sandbox.envFiles ? ${variable}) "envFiles"
+        ++ lib.optional (sandbox.secrets ? ${variable}) "secrets"
+        ++ lib.optional (lib.elem variable sandbox.secretEnv) "secretEnv";
+      found = lib.concatMap (
+        variable: map (option: { inherit variable option; }) (touching variable)
+      ) own;
+      first = lib.head found;
+    in
+    if found == [ ] then
+      sandbox
+    else
+      throw "kli: `${prefix}sandbox.${first.option}` changes `${first.variable}`, the variable by which kli finds what is configured here; leave it out, and write names where a pattern covers it";
 
   # From evaluated options. `prefix` is how the caller spells them, for messages.
   configure =
@@ -19,71 +61,151 @@ let
       prefix,
       package,
       settings,
+      profiles ? { },
+      policy ? { },
       sandbox,
+      context ? null,
       extraPackages,
+      dataDir ? null,
       name ? "kli",
     }:
     let
       program = lib.getExe' package "kli";
 
-      bakedConfig = pkgs.writeTextFile {
-        name = "kli-baked";
-        destination = "/settings.json";
-        text = builtins.toJSON (spec.refuseSecrets "${prefix}settings" settings);
-        checkPhase = lib.optionalString canCheck ''
-          HOME="$TMPDIR" ${program} config check "$target"
-        '';
-      };
+      bakedConfig =
+        pkgs.runCommand "kli-baked"
+          {
+            settings = builtins.toJSON (
+              spec.refuseSecrets "${prefix}settings" settings
+              // lib.optionalAttrs (profiles != { }) {
+                profiles = settings.profiles or { } // spec.refuseSecrets "${prefix}profiles" profiles;
+              }
+            );
+            policy = builtins.toJSON (spec.refuseSecrets "${prefix}policy" policy);
+            context = if context == null || builtins.isAttrs context then "" else contextText prefix context;
+            passAsFile = [
+              "settings"
+              "policy"
+              "context"
+            ];
+          }
+          ''
+            mkdir "$out"
+            cp "$settingsPath" "$out/settings.json"
+            ${lib.optionalString (policy != { }) ''cp "$policyPath" "$out/policy.json"''}
+            ${lib.optionalString (context != null) (
+              if builtins.isAttrs context then
+                ''cp ${context} "$out/AGENTS.md"''
+              else
+                ''cp "$contextPath" "$out/AGENTS.md"''
+            )}
+            ${lib.optionalString canCheck ''
+              # Each file, for messages about it alone, and all together, as kli will read them.
+              unset XDG_CONFIG_HOME XDG_STATE_HOME
+              export HOME=$TMPDIR
+              for file in "$out"/*.json; do
+                ${program} config check "$file"
+              done
+              KLI_BAKED=$out ${program} config check
+            ''}
+          '';
+
+      # The sandbox, with the state directory where kli has it.
+      confined = refuseOwnVariables prefix ([ "KLI_BAKED" ] ++ lib.optional (dataDir != null) "KLI_STATE_DIR") (
+        if dataDir == null || !sandbox.stateDir then
+          sandbox
+        else
+          sandbox
+          // {
+            stateDir = false;
+            writablePaths = sandbox.writablePaths ++ [ dataDir ];
+          }
+      );
 
       sandboxSpec =
         if sandbox == null then
           null
-        else if !stdenv.hostPlatform.isLinux then
-          throw "kli: `${prefix}sandbox` needs Linux (bubblewrap), and this is ${stdenv.hostPlatform.system}; leave it out there, or set it to null"
         else
           pkgs.writeTextFile {
             name = "sandbox.json";
-            text = spec.json (spec.refuseSecrets "${prefix}sandbox" sandbox);
+            text = spec.json (spec.refuseSecrets "${prefix}sandbox" confined);
             checkPhase = lib.optionalString canCheck ''
               ${kli-sandbox}/bin/kli-sandbox check "$target"
             '';
           };
 
+      # What every program of the package has: replaced, or taken away, whatever the caller's is.
+      start = {
+        variables = {
+          KLI_BAKED = "${bakedConfig}";
+          KLI_STATE_DIR = dataDir;
+        };
+        path = lib.makeBinPath extraPackages;
+      };
+
+      # For the side outside: it changes what the jail must not, and knows no model and no tool.
+      admin = entrypoint (
+        start
+        // {
+          name = "${name}-admin";
+          command = "kli-admin";
+          words = [ program ];
+          called = "kli-admin";
+        }
+      );
+
       build =
         specFile:
-        entrypoint {
-          inherit name;
-          command = "kli";
-          words =
-            lib.optionals (specFile != null) [
-              "${kli-sandbox}/bin/kli-sandbox"
-              "run"
-              "--spec"
-              "${specFile}"
-              "--bwrap"
-              "${pkgs.bubblewrap}/bin/bwrap"
-              "--"
-            ]
-            ++ [ program ];
-          variables.KLI_BAKED = "${bakedConfig}";
-          path = lib.makeBinPath extraPackages;
-          postInstall = lib.optionalString stdenv.hostPlatform.isLinux ''
-            ln -s ${kli-sandbox}/bin/kli-sandbox "$out/bin/kli-sandbox"
-          '';
-          passthru = {
-            unsandboxed = build null;
-            inherit sandboxSpec bakedConfig;
-          };
-          meta = {
-            inherit (kli.meta) license platforms;
-            description =
-              kli.meta.description
-              + (if specFile == null then ", configured" else ", configured and confined");
-            mainProgram = "kli";
-          };
-        };
+        entrypoint (
+          start
+          // {
+            inherit name;
+            command = "kli";
+            words =
+              lib.optionals (specFile != null) [
+                "${kli-sandbox}/bin/kli-sandbox"
+                "run"
+                "--spec"
+                "${specFile}"
+                "--bwrap"
+                "${pkgs.bubblewrap}/bin/bwrap"
+                "--"
+              ]
+              ++ [ program ];
+            postInstall = ''
+              ln -s ${admin}/bin/kli-admin "$out/bin/kli-admin"
+              ${lib.optionalString stdenv.hostPlatform.isLinux ''
+                ln -s ${kli-sandbox}/bin/kli-sandbox "$out/bin/kli-sandbox"
+              ''}
+              if [ -d ${package}/share ]; then
+                ln -s ${package}/share "$out/share"
+              fi
+            '';
+            passthru = {
+              unsandboxed = build null;
+              inherit sandboxSpec bakedConfig;
+            };
+            meta = {
+              inherit (kli.meta) license platforms;
+              description =
+                kli.meta.description
+                + (if specFile == null then ", configured" else ", configured and confined");
+              mainProgram = "kli";
+            };
+          }
+        );
     in
-    build sandboxSpec;
+    findings.refuse {
+      inherit
+        prefix
+        settings
+        profiles
+        policy
+        sandbox
+        dataDir
+        ;
+      inherit (stdenv.hostPlatform) system isLinux;
+    } (build sandboxSpec);
 
   options = import ../modules/options.nix { inherit lib pkgs; };
 in
@@ -103,7 +225,15 @@ in
         modules = [
           {
             options = {
-              inherit (options) settings sandbox extraPackages;
+              inherit (options)
+                settings
+                profiles
+                policy
+                sandbox
+                context
+                extraPackages
+                dataDir
+                ;
               package = lib.mkOption {
                 type = lib.types.package;
                 default = kli;
@@ -116,15 +246,30 @@ in
           }
         ];
       };
+      judged = {
+        prefix = "mkConfiguredKli.";
+        inherit (evaluated.config)
+          settings
+          profiles
+          policy
+          sandbox
+          dataDir
+          ;
+        inherit (stdenv.hostPlatform) system isLinux;
+      };
     in
-    configure {
+    lib.showWarnings (findings.warnings judged) configure {
       prefix = "mkConfiguredKli.";
       inherit name;
       inherit (evaluated.config)
         package
         settings
+        profiles
+        policy
         sandbox
+        context
         extraPackages
+        dataDir
         ;
     };
 }

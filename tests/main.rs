@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod baked;
 mod cli;
 mod demo;
 mod docs;

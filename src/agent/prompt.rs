@@ -13,13 +13,19 @@ pub struct Facts<'a> {
     pub confinement: &'a str,
     /// Replaces kli's own text.
     pub replacement: Option<&'a str>,
-    /// Comes after it.
+    /// What whoever configured kli wants every run to know.
+    pub context: Option<&'a str>,
+    /// Comes last.
     pub appendix: Option<&'a str>,
 }
 
 /// Returns the system prompt.
 pub fn system_prompt(facts: &Facts<'_>) -> String {
     let mut text = facts.replacement.map_or_else(|| own(facts), str::to_owned);
+    if let Some(context) = facts.context {
+        text.push_str("\n\nInstructions of the person who configured kli:\n\n");
+        text.push_str(context);
+    }
     if let Some(appendix) = facts.appendix {
         text.push_str("\n\n");
         text.push_str(appendix);
@@ -77,6 +83,7 @@ mod tests {
             tools,
             confinement: "none",
             replacement: None,
+            context: None,
             appendix: None,
         }
     }
@@ -96,5 +103,8 @@ mod tests {
         assert_eq!(text, system_prompt(&facts(&all)));
         let own = Facts { replacement: Some("mine"), appendix: Some("more"), ..facts(&all) };
         assert_eq!(system_prompt(&own), "mine\n\nmore");
+        let told = Facts { context: Some("be brief"), ..own };
+        let label = "Instructions of the person who configured kli:";
+        assert_eq!(system_prompt(&told), format!("mine\n\n{label}\n\nbe brief\n\nmore"));
     }
 }

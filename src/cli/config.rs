@@ -35,7 +35,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<u8, CliError> {
 
 /// Prints the path, also when what is there cannot be read: whoever mends it needs the path.
 fn path() -> Result<u8, CliError> {
-    let paths = setup::paths(&Environment::read()).ok_or_else(|| {
+    let paths = setup::paths(&Environment::read()).map_err(|_| {
         CliError::config("no home directory is known; set HOME to an absolute path")
     })?;
     terminal::out(&format!("{}\n", paths.settings().display()));
@@ -92,6 +92,8 @@ fn files(setup: &Setup) -> Vec<(&'static str, String, &'static str)> {
     if let Some(baked) = &setup.baked {
         let file = config::Paths::baked_settings(baked);
         found.push(("baked", shown(&file), there(&file)));
+        let file = config::Paths::baked_context(baked);
+        found.push(("baked instructions", shown(&file), there(&file)));
     }
     if let Some(paths) = &setup.paths {
         for (layer, file) in

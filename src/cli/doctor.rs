@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     authority::Confinement,
-    config::{Paths, names},
+    config::Paths,
     host::{
         confinement::{self, Signs},
         environment::{self, Environment},
@@ -27,7 +27,11 @@ use crate::{
     sandbox::facts,
 };
 
-use super::{args::RunArguments, error::CliError, setup::Setup};
+use super::{
+    args::RunArguments,
+    error::CliError,
+    setup::{self, Setup},
+};
 
 pub(super) use model::is_here;
 use report::Report;
@@ -116,12 +120,7 @@ impl<'a> Here<'a> {
         let workspace = environment::current_directory().map_err(|error| error.to_string());
         let repository =
             workspace.as_deref().ok().and_then(examine::repository).map(Path::to_path_buf);
-        let paths = Paths::new(
-            environment.home().as_deref(),
-            environment.var_os(names::XDG_CONFIG_HOME),
-            environment.var_os(names::XDG_STATE_HOME),
-        )
-        .ok();
+        let paths = setup::paths(&environment).ok();
         let user = examine::user();
         let mut homes: Vec<PathBuf> = environment.home().into_iter().collect();
         if let Some(home) = facts::account_home(user)

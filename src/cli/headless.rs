@@ -471,6 +471,7 @@ fn system(
         tools,
         confinement: &confinement.label(),
         replacement: replacement.as_deref(),
+        context: setup.context.as_deref(),
         appendix: appendix.as_deref(),
     }))
 }

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use crate::{
     agent::{Fault, FaultKind},
-    config::{Paths, names},
     host::environment::{self, Environment},
     session::{Found, Overview, SessionError, Store},
 };
@@ -20,7 +19,7 @@ use crate::{
 use super::{
     args::{ExportFormat, RunArguments, SessionsCommand},
     error::{CliError, FAILED},
-    setup::Setup,
+    setup::{self, Setup},
     terminal,
 };
 
@@ -37,12 +36,8 @@ const OUTCOME: usize = 11;
 /// A sentence that names the repair.
 pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
     let environment = Environment::read();
-    let paths = Paths::new(
-        environment.home().as_deref(),
-        environment.var_os(names::XDG_CONFIG_HOME),
-        environment.var_os(names::XDG_STATE_HOME),
-    )
-    .map_err(|error| CliError::config(error.to_string()))?;
+    let paths =
+        setup::paths(&environment).map_err(|error| CliError::config(error.to_string()))?;
     let workspace = environment::current_directory()
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let place = Place { store: Store::new(paths.state()), workspace };

@@ -27,6 +27,9 @@ use super::{
 /// The largest display state that is read, in bytes.
 const DISPLAY_LIMIT: u64 = 64 * 1024;
 
+/// The largest file of baked instructions that is read, in bytes.
+const CONTEXT_LIMIT: usize = 64 * 1024;
+
 /// What the composition root knows before it decides anything.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -45,6 +48,8 @@ pub(crate) struct Setup {
     pub(crate) policies: Vec<PathBuf>,
     /// The configuration baked into the package.
     pub(crate) baked: Option<PathBuf>,
+    /// The instructions that it holds for every run.
+    pub(crate) context: Option<String>,
     effective: Effective,
 }
 
@@ -58,7 +63,7 @@ impl Setup {
         let workspace = host::environment::current_directory().map_err(|error| {
             CliError::config(format!("cannot tell the current directory: {error}"))
         })?;
-        let paths = paths(&environment);
+        let paths = paths(&environment).ok();
         let baked = baked(&environment)?;
         let mut warnings = Vec::new();
         let policies = policy::read(baked.as_deref(), &mut warnings)?;
@@ -89,6 +94,7 @@ impl Setup {
             workspace,
             project,
             trusted,
+            context: baked.as_deref().map(baked_context).transpose()?.flatten(),
             baked,
             effective,
         };
@@ -244,13 +250,13 @@ impl Setup {
 }
 
 /// Returns kli's directories, when a home is known.
-pub(crate) fn paths(environment: &Environment) -> Option<Paths> {
+pub(crate) fn paths(environment: &Environment) -> Result<Paths, config::NoHome> {
     Paths::new(
         environment.home().as_deref(),
         environment.var_os(names::XDG_CONFIG_HOME),
         environment.var_os(names::XDG_STATE_HOME),
+        environment.var_os(names::KLI_STATE_DIR),
     )
-    .ok()
 }
 
 fn baked(environment: &Environment) -> Result<Option<PathBuf>, CliError> {
@@ -266,6 +272,17 @@ fn baked(environment: &Environment) -> Result<Option<PathBuf>, CliError> {
         )));
     }
     Ok(Some(baked.to_owned()))
+}
+
+/// Reads the instructions of a baked configuration; an empty file has none.
+fn baked_context(baked: &Path) -> Result<Option<String>, CliError> {
+    let file = Paths::baked_context(baked);
+    let Some(bytes) = read_small(&file, CONTEXT_LIMIT)? else { return Ok(None) };
+    let text = String::from_utf8(bytes).map_err(|_| {
+        CliError::config(format!("`{}` is not UTF-8; write it anew as UTF-8", file.display()))
+    })?;
+    let text = text.trim();
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 /// Reads the layers that are the user's own, the weakest first.

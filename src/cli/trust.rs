@@ -75,7 +75,7 @@ impl Records {
 /// A sentence that names the repair.
 pub(crate) fn run(list: bool, revoke: bool, directory: Option<&Path>) -> Result<u8, CliError> {
     let environment = environment::Environment::read();
-    let paths = super::setup::paths(&environment).ok_or_else(|| {
+    let paths = super::setup::paths(&environment).map_err(|_| {
         CliError::config("no home directory is known; set HOME to an absolute path")
     })?;
     if list {

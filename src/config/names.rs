@@ -3,6 +3,9 @@
 /// The configuration baked into the package: a directory in a read-only store. The generated
 /// entrypoint sets it, whatever the caller's environment says.
 pub const KLI_BAKED: &str = "KLI_BAKED";
+/// kli's state directory itself, in the place of `$XDG_STATE_HOME/kli`. The entrypoint of a
+/// configuration with a `dataDir` sets it, and every other entrypoint takes it away.
+pub const KLI_STATE_DIR: &str = "KLI_STATE_DIR";
 /// The user's home directory.
 pub const HOME: &str = "HOME";
 /// Where configuration lives; `~/.config` when unset, empty or relative.
@@ -30,6 +33,7 @@ pub const TMPDIR: &str = "TMPDIR";
 /// Every variable that kli reads, with what it is for. `docs/settings.md` lists the same.
 pub const ALL: &[(&str, &str)] = &[
     (KLI_BAKED, "directory of the configuration baked into the package"),
+    (KLI_STATE_DIR, "where state lives, in the place of `$XDG_STATE_HOME/kli`"),
     (HOME, "the home directory"),
     (XDG_CONFIG_HOME, "where configuration lives"),
     (XDG_STATE_HOME, "where state lives"),

@@ -25,8 +25,11 @@ pub struct NoHome {
 }
 
 impl Paths {
-    /// Computes the directories from the home and the two XDG values. The specification says that
-    /// a relative or empty value counts as unset; a relative home is treated alike.
+    /// Computes the directories from the home, the two XDG values, and what [`KLI_STATE_DIR`] names,
+    /// which may begin with `~/`. The specification says that a relative or empty value counts as
+    /// unset; a relative home and a relative state directory are treated alike.
+    ///
+    /// [`KLI_STATE_DIR`]: super::names::KLI_STATE_DIR
     ///
     /// # Errors
     /// [`NoHome`] when a directory cannot be told from what is given.
@@ -34,6 +37,7 @@ impl Paths {
         home: Option<&Path>,
         xdg_config_home: Option<&OsStr>,
         xdg_state_home: Option<&OsStr>,
+        state_dir: Option<&OsStr>,
     ) -> Result<Self, NoHome> {
         let home = home.filter(|home| home.is_absolute());
         let base = |value: Option<&OsStr>, variable, default: &str| {
@@ -45,9 +49,16 @@ impl Paths {
                 .map(|base| base.join("kli"))
                 .ok_or(NoHome { variable })
         };
+        let named = state_dir.map(Path::new).and_then(|path| match path.strip_prefix("~") {
+            Ok(rest) => home.map(|home| home.join(rest)),
+            Err(_) => path.is_absolute().then(|| path.to_path_buf()),
+        });
         Ok(Self {
             config: base(xdg_config_home, super::names::XDG_CONFIG_HOME, ".config")?,
-            state: base(xdg_state_home, super::names::XDG_STATE_HOME, ".local/state")?,
+            state: match named {
+                Some(state) => state,
+                None => base(xdg_state_home, super::names::XDG_STATE_HOME, ".local/state")?,
+            },
         })
     }
 
@@ -91,6 +102,11 @@ impl Paths {
         baked.join("policy.json")
     }
 
+    /// Returns the instructions of a baked configuration.
+    pub fn baked_context(baked: &Path) -> PathBuf {
+        baked.join("AGENTS.md")
+    }
+
     /// Returns the settings file of a project.
     pub fn project_settings(root: &Path) -> PathBuf {
         root.join(".kli").join("settings.json")
@@ -106,7 +122,7 @@ mod tests {
         config: Option<&str>,
         state: Option<&str>,
     ) -> Result<Paths, NoHome> {
-        Paths::new(home.map(Path::new), config.map(OsStr::new), state.map(OsStr::new))
+        Paths::new(home.map(Path::new), config.map(OsStr::new), state.map(OsStr::new), None)
     }
 
     #[test]
@@ -144,6 +160,29 @@ mod tests {
     }
 
     #[test]
+    fn a_state_directory_is_taken_whole_and_moves_nothing_else() {
+        let named = |state_dir: &str| {
+            let home = Some(Path::new("/home/ada"));
+            Paths::new(home, None, Some(OsStr::new("/s")), Some(OsStr::new(state_dir))).unwrap()
+        };
+        for (written, state) in [
+            ("/data/kli", "/data/kli"),
+            ("~/data/kli", "/home/ada/data/kli"),
+            ("~", "/home/ada"),
+            ("", "/s/kli"),
+            ("data", "/s/kli"),
+            ("./data", "/s/kli"),
+            ("~ada/data", "/s/kli"),
+        ] {
+            assert_eq!(named(written).state(), Path::new(state), "{written}");
+            assert_eq!(named(written).config(), Path::new("/home/ada/.config/kli"));
+        }
+        let homeless = Paths::new(None, Some("/c".as_ref()), None, Some("/data".as_ref()));
+        assert_eq!(homeless.unwrap().display(), Path::new("/data/ui.json"));
+        assert!(Paths::new(None, Some("/c".as_ref()), None, Some("~/data".as_ref())).is_err());
+    }
+
+    #[test]
     fn without_a_home_the_variable_to_set_is_named() {
         for home in [None, Some(""), Some("home/ada")] {
             let error = paths(home, Some("/c"), None).unwrap_err();
@@ -156,7 +195,7 @@ mod tests {
     fn bytes_that_are_no_text_pass_unchanged() {
         use std::os::unix::ffi::OsStrExt;
         let raw = OsStr::from_bytes(b"/s\xff");
-        let paths = Paths::new(Some(Path::new("/h")), None, Some(raw)).unwrap();
+        let paths = Paths::new(Some(Path::new("/h")), None, Some(raw), None).unwrap();
         assert_eq!(paths.state().as_os_str().as_bytes(), b"/s\xff/kli");
     }
 }

@@ -341,7 +341,7 @@ impl<'de> Deserialize<'de> for Spec {
                         }
                         "denyReadGlobs" => {
                             spec.deny_read_globs = value::<_, List<SpecPath>>(&mut map, &key)?.0;
-                            checked(&key, &spec.deny_read_globs, SpecPath::check_denied)?;
+                            checked(&key, &spec.deny_read_globs, SpecPath::check_pattern)?;
                         }
                         "denyEnv" => {
                             spec.deny_env = value::<_, List<EnvPattern>>(&mut map, &key)?.0;

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
+use super::super::glob::{Pattern, PatternError};
+
 /// Where a path of the specification starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Base {
@@ -100,6 +102,9 @@ pub enum ValueError {
         /// Why, with the repair.
         because: &'static str,
     },
+    /// A pattern that cannot be read.
+    #[error("{0}: {1}")]
+    Pattern(Quoted, PatternError),
     /// A variable name that is empty or holds `=`, NUL or a `*` that is not its last character.
     #[error(
         "{0} is no variable name: it may not be empty or contain `=` or NUL, and `*` may only be \
@@ -200,6 +205,18 @@ impl SpecPath {
             );
         }
         Ok(())
+    }
+
+    /// Checks that the path may stand in `denyReadGlobs`.
+    ///
+    /// # Errors
+    /// As [`Self::check_denied`], and [`ValueError::Pattern`] for what cannot be read as a pattern.
+    pub fn check_pattern(&self) -> Result<(), ValueError> {
+        self.check_denied()?;
+        match Pattern::new(&self.rest) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ValueError::Pattern(Quoted(self.text.clone()), error)),
+        }
     }
 
     /// Checks that the path may stand in `readOnlyPaths`.

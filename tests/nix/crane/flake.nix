@@ -1,10 +1,10 @@
 # A stand-in for crane, for machines that cannot fetch it: each function runs the host's cargo,
 # offline, on the very source that kli's flake selects, so a file missing from the source is found.
 #
-# It answers to: mkLib pkgs -> buildPackage, buildDepsOnly, cargoClippy, cargoTest, cargoFmt,
-# cargoDeny, devShell, with the arguments listed below and no others. What differs from crane, on
-# purpose: the development profile, and compiled dependencies are kept in a directory of the host
-# (`cache` in host.json) instead of the store.
+# It answers to: mkLib pkgs -> buildPackage, buildDepsOnly, cargoClippy, cargoNextest, cargoDoc,
+# cargoFmt, cargoDeny, devShell, with the arguments listed below and no others. What differs from
+# crane, on purpose: always the development profile, and compiled dependencies are kept in a
+# directory of the host (`cache` in host.json) instead of the store.
 {
   outputs =
     { self }:
@@ -25,29 +25,42 @@
               src,
               strictDeps ? false,
               doCheck ? true,
+              buildInputs ? [ ],
               cargoExtraArgs ? "--locked",
               cargoArtifacts ? null,
               cargoClippyExtraArgs ? "",
-              cargoTestExtraArgs ? "",
+              cargoDocExtraArgs ? "",
+              cargoNextestExtraArgs ? "",
               postInstall ? "",
               passthru ? { },
               meta ? { },
+              CARGO_BUILD_TARGET ? "",
+              CARGO_BUILD_RUSTFLAGS ? "",
+              CARGO_PROFILE ? "release",
+              RUSTDOCFLAGS ? "",
             }:
             pkgs.runCommand "${pname}${suffix}-${version}"
               {
                 inherit
                   src
                   strictDeps
+                  buildInputs
                   cargoExtraArgs
                   cargoClippyExtraArgs
-                  cargoTestExtraArgs
-                  passthru
+                  cargoDocExtraArgs
                   meta
+                  RUSTDOCFLAGS
                   ;
+                passthru = passthru // {
+                  inherit pname version;
+                };
                 toolchain = host.toolchain;
               }
               ''
                 export CARGO_HOME=${host.cargoHome} CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never
+                # Set and empty is not the same as absent to cargo.
+                ${if CARGO_BUILD_TARGET == "" then "" else "export CARGO_BUILD_TARGET=${CARGO_BUILD_TARGET}"}
+                ${if CARGO_BUILD_RUSTFLAGS == "" then "" else "export CARGO_BUILD_RUSTFLAGS='${CARGO_BUILD_RUSTFLAGS}'"}
                 work=${host.cache}/${pname}
                 mkdir -p "$work"
                 exec 9> "$work/lock"
@@ -71,14 +84,13 @@
           '';
           buildDepsOnly = cargo "-deps" "cargo fetch --offline --locked --target ${host.triple}";
           cargoClippy = cargo "-clippy" "cargo clippy --offline $cargoExtraArgs $cargoClippyExtraArgs";
-          cargoTest = cargo "-test" "cargo test --offline $cargoExtraArgs $cargoTestExtraArgs";
+          cargoNextest =
+            { cargoNextestExtraArgs, ... }@arguments:
+            cargo "-nextest" "cargo nextest run --offline --locked ${cargoNextestExtraArgs}" arguments;
+          cargoDoc = cargo "-doc" "cargo doc --offline $cargoExtraArgs $cargoDocExtraArgs";
           cargoFmt = cargo "-fmt" "cargo fmt --check";
           cargoDeny = cargo "-deny" "cargo deny --offline check bans licenses sources";
-          devShell =
-            {
-              packages ? [ ],
-            }:
-            pkgs.runCommand "devshell" { inherit packages; } ''echo "$packages" > "$out"'';
+          devShell = pkgs.mkShell;
         };
     };
 }

@@ -1,6 +1,6 @@
 # A stand-in for home-manager: `lib.homeManagerConfiguration` over home.username,
-# home.homeDirectory, home.stateVersion, home.packages and assertions. Its activationPackage holds
-# `home-path/bin` and is refused while an assertion fails. Every other option is an error.
+# home.homeDirectory, home.stateVersion, home.packages, assertions and warnings. Its activationPackage
+# holds `home-path/bin` and is refused while an assertion fails. Every other option is an error.
 {
   outputs =
     { self, nixpkgs }:
@@ -27,7 +27,11 @@
                     };
                   };
                   assertions = mkOption {
-                    type = types.listOf types.json;
+                    type = types.listOf types.raw;
+                    default = [ ];
+                  };
+                  warnings = mkOption {
+                    type = types.listOf types.str;
                     default = [ ];
                   };
                 };
@@ -40,8 +44,8 @@
         {
           inherit config;
           inherit (evaluated) options;
-          activationPackage = pkgs.refuseFailed config.assertions (
-            pkgs.linkPrograms "home-manager-generation" "home-path" config.home.packages
+          activationPackage = pkgs.refuseFailed config (
+            pkgs.linkPrograms "home-manager-generation" "home-path" config.home.packages { }
           );
         };
     };

@@ -2,8 +2,7 @@
 # functions and packages that kli's flake uses, made of the host's own tools.
 #
 # It answers to: lib (see lib.nix and modules.nix; what is not listed there does not exist),
-# lib.nixosSystem (environment.systemPackages, assertions, system.build.toplevel) and
-# legacyPackages.<system> (see packages.nix). `host.json` is written by scripts/stages/nix and says
+# lib.nixosSystem (see nixos.nix) and legacyPackages.<system> (see packages.nix). `host.json` is written by scripts/stages/nix and says
 # where the host's tools are. What it cannot show: that an option of the real NixOS exists, and how
 # the real stdenv builds.
 {

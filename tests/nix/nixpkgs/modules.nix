@@ -192,8 +192,75 @@ let
           throw "The option `${show (head strange)}' does not exist.";
     in
     {
-      inherit config options;
+      inherit config;
+      options = placed prefix options;
     };
+
+  # The declarations, each with its place.
+  placed =
+    path:
+    mapAttrs (
+      name: member:
+      if typeOf member == "option" then
+        member // { loc = path ++ [ name ]; }
+      else
+        placed (path ++ [ name ]) member
+    );
+
+  optionAttrSetToDocList =
+    options:
+    concatMap (
+      member:
+      if typeOf member == "option" then
+        [
+          (
+            {
+              inherit (member) loc;
+              name = show member.loc;
+              description = member.description or null;
+              type = member.type.description;
+              readOnly = member.readOnly or false;
+              internal = false;
+              visible = true;
+            }
+            // lib.optionalAttrs (member ? example) { example = rendered member.example; }
+            // lib.optionalAttrs (member ? defaultText || member ? default) {
+              default = rendered (member.defaultText or member.default);
+            }
+          )
+        ]
+        ++ optionAttrSetToDocList ((member.type.getSubOptions or (_: { })) member.loc)
+      else
+        optionAttrSetToDocList member
+    ) (builtins.attrValues options);
+
+  # A value as Nix would write it.
+  rendered = value: if typeOf value == "literalExpression" then value else self.literalExpression (pretty "" value);
+  pretty =
+    indent: value:
+    let
+      deeper = "\n${indent}  ";
+      lines = filter isString (builtins.split "\n" value);
+      escape = builtins.replaceStrings [ "\\" "\"" "\${" ] [ "\\\\" "\\\"" "\\\${" ];
+      name = text: if builtins.match "[a-zA-Z_][a-zA-Z0-9_'-]*" text != null then text else toJSON text;
+      within = open: close: items: "${open}${deeper}${concatStringsSep deeper items}\n${indent}${close}";
+    in
+    if isString value && length lines == 1 then
+      "\"${escape value}\""
+    else if isInt value || value == null || isBool value then
+      toJSON value
+    else if value == [ ] then
+      "[ ]"
+    else if value == { } then
+      "{ }"
+    else if isList value then
+      within "[" "]" (map (pretty "${indent}  ") value)
+    else if isAttrs value then
+      within "{" "}" (
+        lib.mapAttrsToList (key: member: "${name key} = ${pretty "${indent}  " member};") value
+      )
+    else
+      throw "a default or an example of this kind cannot be rendered";
 
   valueOf =
     path: option: given:
@@ -231,35 +298,69 @@ let
       head used
     else
       throw "The option `${show path}' has conflicting definition values.";
+  # How a type is named inside the name of another one.
+  phrase = classes: type: if elem (type.descriptionClass or null) classes then type.description else "(${type.description})";
   scalar = description: check: {
     inherit description check;
+    descriptionClass = "noun";
     merge = same;
   };
 
   types = {
     bool = scalar "boolean" isBool;
+    int = scalar "signed integer" isInt;
+    float = scalar "floating point number" isFloat;
     str = scalar "string" isString;
-    strMatching =
-      pattern:
-      scalar "string matching the pattern ${pattern}" (
-        value: isString value && builtins.match pattern value != null
-      );
+    raw = scalar "raw value" (_: true);
+    lines = scalar "strings concatenated with \"\\n\"" isString // {
+      merge = _path: concatStringsSep "\n";
+    };
+    path = scalar "absolute path" (
+      value:
+      (isPath value || isString value || isAttrs value && value ? outPath)
+      && builtins.substring 0 1 (toString value) == "/"
+    );
+    package = scalar "package" isDerivation;
     enum =
       values:
-      scalar "one of ${lib.concatMapStringsSep ", " toJSON values}" (value: elem value values);
-    port = scalar "16 bit unsigned integer; between 0 and 65535 (both inclusive)" (
-      value: isInt value && value >= 0 && value <= 65535
-    );
-    ints.positive = scalar "positive integer, meaning >0" (value: isInt value && value > 0);
-    either = left: right: {
-      description = "${left.description} or ${right.description}";
-      check = value: left.check value || right.check value;
-      merge = same;
+      scalar "one of ${lib.concatMapStringsSep ", " toJSON values}" (value: elem value values)
+      // {
+        descriptionClass = if length values < 2 then "noun" else "conjunction";
+      };
+    ints = {
+      positive = scalar "positive integer, meaning >0" (value: isInt value && value > 0) // {
+        descriptionClass = "nonRestrictiveClause";
+      };
+      between =
+        low: high:
+        scalar "integer between ${toString low} and ${toString high} (both inclusive)" (
+          value: isInt value && value >= low && value <= high
+        );
     };
-    package = scalar "package" isDerivation;
+    addCheck = type: check: type // { check = value: type.check value && check value; };
+    either = left: right: {
+      description =
+        if left.descriptionClass or null == "nonRestrictiveClause" then
+          "${left.description}, or ${phrase [ "noun" "conjunction" ] right}"
+        else
+          "${phrase [ "noun" "conjunction" ] left} or ${phrase [ "noun" "conjunction" "composite" ] right}";
+      descriptionClass = "conjunction";
+      check = value: left.check value || right.check value;
+      merge =
+        path: used:
+        if all left.check used then
+          typed left path used
+        else if all right.check used then
+          typed right path used
+        else
+          same path used;
+    };
+    oneOf = list: builtins.foldl' types.either (head list) (builtins.tail list);
     nullOr = type: {
-      description = "null or ${type.description}";
+      description = "null or ${phrase [ "noun" "conjunction" ] type}";
+      descriptionClass = "conjunction";
       check = value: value == null || type.check value;
+      getSubOptions = type.getSubOptions or (_: { });
       merge =
         path: used:
         if all (value: value == null) used then
@@ -270,22 +371,33 @@ let
           typed type path used;
     };
     listOf = type: {
-      description = "list of ${type.description}";
+      description = "list of ${phrase [ "noun" "composite" ] type}";
+      descriptionClass = "composite";
       check = isList;
       merge = path: used: map (value: typed type (path ++ [ "*" ]) [ value ]) (builtins.concatLists used);
     };
     attrsOf = type: {
-      description = "attribute set of ${type.description}";
-      check = isAttrs;
+      description = "attribute set of ${phrase [ "noun" "composite" ] type}";
+      descriptionClass = "composite";
+      check = value: isAttrs value && !isDerivation value;
       merge =
         path: used:
-        lib.genAttrs (concatMap attrNames used) (
-          name: typed type (path ++ [ name ]) (concatMap (set: lib.optional (set ? ${name}) set.${name}) used)
+        let
+          sets = concatMap pushDown used;
+        in
+        lib.genAttrs (concatMap attrNames sets) (
+          name: typed type (path ++ [ name ]) (concatMap (set: lib.optional (set ? ${name}) set.${name}) sets)
         );
     };
     submodule = module: {
       description = "submodule";
       check = value: isAttrs value || isFunction value;
+      getSubOptions =
+        path:
+        (evalModules {
+          prefix = path;
+          modules = [ module ];
+        }).options;
       merge =
         path: used:
         (evalModules {
@@ -293,35 +405,12 @@ let
           modules = [ module ] ++ map (value: if isFunction value then value else { config = value; }) used;
         }).config;
     };
-    # The type of pkgs.formats.json.
-    json = {
-      description = "JSON value";
-      check =
-        value:
-        value == null
-        || any (is: is value) [
-          isBool
-          isInt
-          isFloat
-          isString
-          isPath
-          isList
-          isAttrs
-        ];
-      merge =
-        path: used:
-        if all isAttrs used && !isDerivation (head used) then
-          (types.attrsOf types.json).merge path (concatMap pushDown used)
-        else if all isList used then
-          (types.listOf types.json).merge path used
-        else
-          same path used;
-    };
   };
 
   self = {
     inherit
       evalModules
+      optionAttrSetToDocList
       mkOption
       mkIf
       mkMerge
