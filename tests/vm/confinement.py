@@ -96,14 +96,16 @@ my $select = IO::Select->new(@all);
 while (my @ready = $select->can_read) { for (@ready) { my $client = $_->accept or next; print $client "hello\\n"; close $client } }
 """
 CONNECT = """
-use IO::Socket::INET; use IO::Socket::UNIX;
-my $name = shift; my $socket;
-if ($name =~ /^[0-9.]+:/) { $socket = IO::Socket::INET->new(PeerAddr => $name, Timeout => 5) }
-else { $name =~ s/^@/\\0/; $socket = IO::Socket::UNIX->new(Peer => $name) }
-print $socket ? "connected\\n" : "refused: $! $@\\n";
+use Socket;
+my ($name, $socket, $to) = (shift);
+if ($name =~ /^([0-9.]+):(\\d+)$/) { my ($host, $port) = ($1, $2); socket($socket, PF_INET, SOCK_STREAM, 0) or die "refused: $!\\n"; $to = pack_sockaddr_in($port, inet_aton($host)) }
+else { $name =~ s/^@/\\0/; socket($socket, PF_UNIX, SOCK_STREAM, 0) or die "refused: $!\\n"; $to = pack_sockaddr_un($name) }
+print connect($socket, $to) ? "connected\\n" : "refused: $!\\n";
 """
 SOCKETS = ["/run/docker.sock", "/srv/kli-vm/service.sock", "@kli-vm", "127.0.0.1:8081", "192.0.2.1:8080"]
 
+# The daemon itself, where there is one, is started at the end; until then its socket is a stand-in's.
+machine.execute("systemctl stop docker.socket docker.service")
 machine.succeed("mkdir -p /srv/kli-vm/open /srv/kli-vm/mnt && chmod 0777 /srv/kli-vm/open")
 OWN = """
 use IO::Socket::INET;
@@ -153,7 +155,7 @@ NOT_PERMITTED = "Operation not permitted|Function not implemented|Permission den
 def call(name: str, arguments: str) -> str:
     """Tries a system call and prints what the kernel says."""
     numbers = {"keyctl": (250, 219), "userfaultfd": (323, 282), "io_uring_setup": (425, 425), "name_to_handle_at": (303, 264)}
-    return f"perl -e 'print syscall({numbers[name][ARM]}, {arguments}) == -1 ? \"$!\\n\" : \"went\\n\"'"
+    return f"perl -e 'my $p = \".\"; print syscall({numbers[name][ARM]}, {arguments}) == -1 ? \"$!\\n\" : \"went\\n\"'"
 
 
 def connect(name: str) -> str:
@@ -169,7 +171,7 @@ class Case(NamedTuple):
     told: str
     control: str
     shown: str
-    effect: str = "true"
+    effect: str = ""
     spec: str = ""
     # Who makes the control, when another than the one who tries.
     by: str = ""
@@ -186,7 +188,7 @@ CASES = [
     Case(1, "write elsewhere on the machine", "echo x >/srv/kli-vm/open/x", READ_ONLY, "echo x >/srv/kli-vm/open/x && echo made; rm /srv/kli-vm/open/x", "made", "ls /srv/kli-vm/open/x"),
     Case(1, "write the machine's configuration", "echo x >/etc/kli-made", READ_ONLY, "echo x >/etc/kli-made && echo made; rm /etc/kli-made", "made", "ls /etc/kli-made", by="root"),
     Case(1, "write what the machine reads from /tmp and /run", "echo x >/tmp/kli-vm-left && echo private; echo x >/run/kli-vm-left", f"private.*({READ_ONLY})", "echo x >/tmp/kli-vm-mine && echo made; rm /tmp/kli-vm-mine", "made", "ls /tmp/kli-vm-left /run/kli-vm-left"),
-    Case(1, "mount the root writable", "mount -o remount,rw,bind /", NO_MOUNT, "unshare -rm sh -c 'mount -t tmpfs none /srv && mount -o remount,ro /srv && mount -o remount,rw /srv && echo remounted'", "remounted"),
+    Case(1, "mount the root writable", "mount -o remount,rw,bind /", NO_MOUNT, "unshare -rm sh -c 'mount --bind ~/keys ~/keys && mount -o remount,bind,ro ~/keys && mount -o remount,bind,rw ~/keys && echo remounted'", "remounted"),
     Case(1, "see a process of another user", SLEEPERS, "^end$", SLEEPERS, "3600.25"),
     Case(1, "reach a port of the machine with the network off", connect("127.0.0.1:8081"), "Connection refused", connect("127.0.0.1:8081"), "connected", spec=OFFLINE),
     Case(1, "reach an address of the machine with the network off", connect("192.0.2.1:8080"), "unreachable", connect("192.0.2.1:8080"), "connected", spec=OFFLINE),
@@ -207,10 +209,10 @@ CASES = [
     Case(3, "make an absent hidden name", "cat ~/.later; echo x >~/.later", f"No such file.*({READ_ONLY})", "echo x >~/.later && echo made; rm ~/.later", "made", "ls ~/.later"),
     Case(4, "read denied variables in any process", ENVIRONMENTS, "SHOWN=shown-value.*end$", "env", "SECRET-DENIED-VALUE-1"),
     Case(4, "find the session's bus by its variable", "printenv DBUS_SESSION_BUS_ADDRESS; ls -A $XDG_RUNTIME_DIR; echo end", "^end$", "printenv DBUS_SESSION_BUS_ADDRESS; ls $XDG_RUNTIME_DIR/bus", "unix:path.*bus"),
-    Case(5, "read an open descriptor of the caller", "cat <&9", "ad file descriptor", "cat <&9 9<~/.netrc", "SECRET-NETRC", before="exec 9<~/.netrc;"),
+    Case(5, "read an open descriptor of the caller", "cat <&9", "ad file descriptor", "exec 9<~/.netrc; cat <&9", "SECRET-NETRC", before="exec 9<~/.netrc;"),
     Case(5, "leave through a directory on standard input", "touch effect; cat /proc/self/fd/0/.netrc", "descriptor 0 is a directory", "cat /proc/self/fd/0/.netrc <~", "SECRET-NETRC", "ls effect", before="exec <~;"),
     Case(6, "ask the container daemon", connect("/run/docker.sock"), UNREACHED, connect("/run/docker.sock"), "connected", spec=OPEN),
-    Case(6, "ask the session's bus", connect("$XDG_RUNTIME_DIR/bus") + f"; DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus busctl --user list", UNREACHED, "busctl --user list", "org.freedesktop.systemd1", spec=OPEN),
+    Case(6, "ask the session's bus", connect("$XDG_RUNTIME_DIR/bus") + "; DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus busctl --user list", UNREACHED, "busctl --user list", "org.freedesktop.systemd1", spec=OPEN),
     Case(6, "start a unit of the user's manager", "systemd-run --user --wait touch ~/escaped", "Failed to connect|not set|No such file", "systemd-run --quiet --user --wait touch ~/escaped && ls ~/escaped && rm ~/escaped", "escaped", "ls ~/escaped", spec=OPEN),
     Case(6, "ask the system's bus", connect("/run/dbus/system_bus_socket"), UNREACHED, connect("/run/dbus/system_bus_socket"), "connected", spec=OPEN),
     Case(6, "reach a socket in the home", connect("~/agent.sock"), UNREACHED, connect("~/agent.sock"), "connected", spec=OPEN),
@@ -220,7 +222,7 @@ CASES = [
     Case(6, "reach an abstract socket", connect("@kli-vm"), "Operation not permitted|Connection refused|not supported", connect("@kli-vm"), "connected"),
     Case(6, "reach an abstract socket with the network off", connect("@kli-vm"), "Connection refused", connect("@kli-vm"), "connected", spec=OFFLINE),
     Case(6, "write into a pipe", "timeout 2 sh -c 'echo x >~/pipe' || echo ended", "ended", "cat ~/pipe & timeout 2 sh -c 'echo through >~/pipe'; wait", "through"),
-    Case(6, "signal a process of the machine", f"kill -0 $(cat $DATA/pid)", "No such process|not permitted", "kill -0 $(cat $DATA/pid) && echo alive", "alive"),
+    Case(6, "signal a process of the machine", "kill -0 $(cat $DATA/pid)", "No such process|not permitted", "kill -0 $(cat $DATA/pid) && echo alive", "alive"),
     Case(7, "type into the caller's terminal", "perl -e 'print ioctl(STDIN, 0x5412, my $c = \"x\") ? \"pushed\\n\" : \"$!\\n\"'", "Operation not permitted|Permission denied|Inappropriate", "script -qec \"perl -e 'print ioctl(STDIN, 0x5412, my \\$c = q(x)) ? qq(pushed\\n) : qq(\\$!\\n)'\" /dev/null", "pushed", before="TTY"),
     Case(7, "make a user namespace", "unshare -Ur touch effect", "unshare failed", "unshare -Ur id -u", "^0$", "ls effect"),
     Case(7, "make a mount", "mkdir -p m; mount -t tmpfs none m; rmdir m", NO_MOUNT, "mkdir -p m; unshare -rm sh -c 'mount -t tmpfs none m && echo mounted'; rmdir m", "mounted"),
@@ -229,7 +231,7 @@ CASES = [
     Case(7, "reach the caller's keys", call("keyctl", "0, -3, 1"), NOT_PERMITTED, call("keyctl", "0, -3, 1"), "went"),
     Case(7, "set up io_uring", call("io_uring_setup", "0, 0"), NOT_PERMITTED, call("io_uring_setup", "0, 0"), "Bad address|Invalid argument"),
     Case(7, "make a userfaultfd", call("userfaultfd", "1"), NOT_PERMITTED, call("userfaultfd", "1"), "went"),
-    Case(7, "name a file by handle", call("name_to_handle_at", "-100, \".\", 0, 0, 0"), NOT_PERMITTED, call("name_to_handle_at", "-100, \".\", 0, 0, 0"), "Bad address"),
+    Case(7, "name a file by handle", call("name_to_handle_at", "-100, $p, 0, 0, 0"), NOT_PERMITTED, call("name_to_handle_at", "-100, $p, 0, 0, 0"), "Bad address"),
     Case(9, "write a hook", "echo x >.git/hooks/pre-commit", READ_ONLY, "echo x >.git/hooks/made && echo made; rm .git/hooks/made", "made", "ls .git/hooks/pre-commit"),
     Case(9, "set `core.fsmonitor`", "git config core.fsmonitor ./x", "could not|busy|Read-only", "git config kli.test x && git config kli.test; git config --remove-section kli", "^x$", "git config core.fsmonitor"),
     Case(9, "replace the git directory", "mv .git moved", "busy|Read-only|not permitted", "mv .git moved && mv moved .git && echo moved", "moved", "ls moved"),
@@ -276,12 +278,12 @@ def single(case: Case) -> str:
 
 machine.execute("sysctl -qw dev.tty.legacy_tiocsti=1")
 for user in USERS:
-    machine.succeed(f"systemd-run --quiet --unit=kli-vm-{user} --uid={user} --setenv=PATH=\"$PATH\" bash -c 'echo $$ >/srv/kli-vm/{user}/pid; exec sleep 3600.75'")
-    machine.succeed(f"for i in $(seq 50); do test -s /srv/kli-vm/{user}/pid && exit 0; sleep 0.1; done; exit 1")
+    machine.succeed(f'systemd-run --quiet --unit=kli-vm-{user} --uid={user} --setenv=PATH="$PATH" bash -c "exec sleep 3600.75"')
+    machine.succeed(f"systemctl show --property=MainPID --value kli-vm-{user} >/srv/kli-vm/{user}/pid")
 
 TRIES, EFFECTS, CONTROLS = "/srv/kli-vm/tries", "/srv/kli-vm/effects", "/srv/kli-vm/controls"
 lay(TRIES, {number: single(case) if case.before else case.inside for number, case in enumerate(CASES)})
-lay(EFFECTS, {number: f"( {case.effect} ) 2>/dev/null" for number, case in enumerate(CASES)})
+lay(EFFECTS, {number: f"( {case.effect} ) 2>/dev/null" for number, case in enumerate(CASES) if case.effect})
 lay(CONTROLS, {number: case.control for number, case in enumerate(CASES)})
 EVERY = list(range(len(CASES)))
 for user in USERS:
@@ -292,12 +294,13 @@ for user in USERS:
         script = each(TRIES, these)
         tries |= answers(outside(user, f'"$L" run --spec {spec or FACTS["spec"]} -- bash -c {quote(script)}'))
     tries |= answers(outside(user, each(TRIES, [number for number in EVERY if CASES[number].before])))
-    effects = answers(outside(user, each(EFFECTS, EVERY)))
+    effects = answers(outside(user, each(EFFECTS, [number for number in EVERY if CASES[number].effect])))
     controls = answers(outside(user, each(CONTROLS, [number for number in EVERY if not CASES[number].by])))
     for by in sorted({case.by for case in CASES if case.by}):
         controls |= answers(outside(by, each(CONTROLS, [number for number in EVERY if CASES[number].by == by])))
     for number, case in enumerate(CASES):
-        told, effect, shown = (found.get(number, "not tried") for found in (tries, effects, controls))
+        told, shown = (found.get(number, "not tried") for found in (tries, controls))
+        effect = effects.get(number, "not looked for") if case.effect else ""
         holds = re.search(case.told, told, re.S) is not None and not re.search("SECRET-|^connected|^pushed|^went", told, re.M)
         holds = holds and effect == "" and re.search(case.shown, shown, re.S) is not None
         verdict(f"law {case.law}", f"{case.what}, {user}", holds, f"told {told!r}, came of it {effect!r}, control {shown!r}")
@@ -315,7 +318,7 @@ def while_running(user: str) -> None:
     look = "cat ~/.netrc ~/.later ~/.ssh/id ~/.linked /srv/kli-vm/mnt/file; echo end"
     inner = f"{wait}; {look}"
     start = f'"$L" run --spec "$SPEC" -- bash -c {quote(inner)}'
-    host = f"""cd; printf 'SECRET-NEW\\n' >.n && mv .n .netrc; mv .ssh .ssh-old; mkdir .ssh; printf 'SECRET-ANEW\\n' >.ssh/id
+    host = """cd; printf 'SECRET-NEW\\n' >.n && mv .n .netrc; mv .ssh .ssh-old; mkdir .ssh; printf 'SECRET-ANEW\\n' >.ssh/id
         printf 'SECRET-OTHER-TARGET\\n' >store/second; ln -sfn store/second .l && mv -T .l .linked; printf 'SECRET-LATER\\n' >.later"""
     answer = root(f"""
         rm -f {project(user)}/up {project(user)}/go
@@ -377,7 +380,7 @@ def works(user: str) -> None:
     verdict("law 10", f"a workspace through a link, {user}", said.split() == [project(user), "x"], said)
 
 
-def told(user: str) -> None:
+def reported(user: str) -> None:
     """What the launcher and the marker say."""
     planted = "mkdir -p .vscode && echo {} >.vscode/tasks.json; echo x >.envrc"
     said = run(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(planted)}; rm -r .vscode .envrc')[1]
@@ -508,7 +511,7 @@ for user in USERS:
     while_running(user)
     life(user)
     works(user)
-    told(user)
+    reported(user)
     limits(user)
     next_start(user)
     fail_closed(user)
@@ -519,9 +522,9 @@ for user in USERS:
     recipe("systemd-run", user, ["on", "off"] if user == "tester" else ["on"], "yes")
 
 if FACTS["container"]:
-    machine.succeed("systemctl stop kli-vm-server; rm -f /run/docker.sock; systemctl start docker")
+    machine.succeed("systemctl stop kli-vm-server; rm -f /run/docker.sock; systemctl start docker.socket docker")
     machine.succeed(f"{FACTS['container']}", "usermod -aG docker tester")
-    machine.succeed(f"systemd-run --quiet --unit=kli-vm-outer --setenv=PATH=\"$PATH\" perl /srv/kli-vm/serve.pl 192.0.2.1:8080")
+    machine.succeed('systemd-run --quiet --unit=kli-vm-outer --setenv=PATH="$PATH" perl /srv/kli-vm/serve.pl 192.0.2.1:8080')
     for user in USERS:
         recipe("docker", user, ["on", "off"], "no")
 
