@@ -21,6 +21,21 @@ let
     enable = true;
   };
 
+  # What the recipe for docker runs in: a shell, the usual commands, git, and kli's own libraries.
+  image = pkgs.dockerTools.buildLayeredImage {
+    name = "localhost/kli-test";
+    tag = "latest";
+    contents = [
+      kli.kli
+      pkgs.bashInteractive
+      pkgs.coreutils
+      pkgs.git
+      pkgs.gnugrep
+    ];
+    extraCommands = "mkdir -p etc usr tmp home";
+    config.Env = [ "PATH=/bin" ];
+  };
+
   machine =
     { config, ... }:
     {
@@ -64,7 +79,7 @@ let
               launcher = "${kli.kli-sandbox}/bin/kli-sandbox";
               spec = "${config.programs.kli.finalPackage.sandboxSpec}";
               plain = "${kli.kli}/bin/kli";
-              container = "docker tag $(docker load --quiet --input ${kli.container} | sed 's/.*: //') localhost/kli-test";
+              container = "docker load --quiet --input ${image}";
             }
           );
         };

@@ -331,7 +331,7 @@ def while_running(user: str) -> None:
         cat /srv/kli-vm/{user}/out; echo =next=
         {outside(user, look)}
         umount /srv/kli-vm/mnt; rm -rf {home}/.later {home}/.ssh {project(user)}/up {project(user)}/go; mv {home}/.ssh-old {home}/.ssh
-        ln -sfn store/linked {home}/.linked
+        ln -sfn store/linked {home}/.linked; printf 'SECRET-NETRC\\n' >{home}/.netrc
     """)
     absent, told, shown = (answer.split("=next=\n") + ["", "", ""])[:3]
     verdict("law 3", f"an absent hidden name stays absent on the machine while it runs, {user}", "No such file" in absent, absent)
@@ -343,7 +343,7 @@ def while_running(user: str) -> None:
 def life(user: str) -> None:
     """Whoever dies, nothing inside lives on."""
     script = f'"$L" run --spec "$SPEC" -- bash -c {quote("setsid sleep 4000.5 & sleep 4000.5 & touch up; wait")}'
-    seen = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o 'sleep 4000[.]5 ' | wc -l"
+    seen = "pgrep -cxf 'sleep 4000[.]5'"
     for whom, number in [("launcher", "$!"), ("bubblewrap", "$(pgrep -P $! | head -n 1)")]:
         victim = f"""{script} & for i in $(seq 100); do test -e up && break; sleep 0.1; done; rm up; {seen}; kill -9 {number}
             for i in $(seq 20); do test $({seen}) = 0 && break; sleep 0.1; done; {seen}; wait; find ~ -maxdepth 1 -name .later"""
@@ -359,7 +359,7 @@ def life(user: str) -> None:
 
 def works(user: str) -> None:
     """What must go on working inside."""
-    commit = "git add plain && git -c user.name=a -c user.email=a@example.org commit -qm x && git status --porcelain && git log --oneline | wc -l"
+    commit = "git add plain .gitignore && git -c user.name=a -c user.email=a@example.org commit -qm x && git status --porcelain && git log --oneline | wc -l"
     said = run(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(commit)}')[1]
     verdict("law 9", f"`git commit` works, `git status` is clean, {user}", said.strip() == "1", said)
     same = "; ".join(f"echo '{what}:' $({what})" for what in ["id -u", "id -un", "getent hosts localhost", "uname -n", "date +%Z", "git --version", "pwd -P"])
@@ -450,7 +450,8 @@ def nested(user: str) -> None:
     spec = variant("nested", {"nestedUserns": True})
     tail = f"-- bash -c {quote(look)}"
     for masked, chosen, what in [(masks, '"$SPEC"', "refuses and names `nestedUserns`"), (masks, spec, "runs with `nestedUserns`"), ("", '"$SPEC"', "control: runs where /proc has no masks")]:
-        begin = f'{masked} sleep 60 & export OUTER=$!; "$L" run --spec {chosen} {tail}; code=$?; kill $OUTER; exit $code'
+        # A number that no process inside has.
+        begin = f'{masked} for i in $(seq 40); do /bin/sh -c :; done; sleep 60 & export OUTER=$!; "$L" run --spec {chosen} {tail}; code=$?; kill $OUTER; exit $code'
         code, said = run(user, f"{container} {quote(begin)}; code=$?; ls effect; rm -f effect; exit $code")
         if chosen != spec and masked:
             holds = code == 125 and "set `nestedUserns` to true" in said and "\neffect" not in said
@@ -470,11 +471,11 @@ def entrypoints(user: str) -> None:
     code, said = run(user, f"XDG_CONFIG_HOME=/srv/kli-vm/config {FACTS['plain']} {turn} --model replay/vm --no-session{see}")
     plain = all(f"SECRET-{name}" in said for name in ["SSH", "AWS", "NETRC", "ENV", "PROVIDER", "DENIED-VALUE-1"]) and "/outside" in said
     verdict("kli", f"control: without a jail a command of kli's reads and writes it all, {user}", plain, said)
-    steer = "KLI_BAKED=/srv/kli-vm/evil BASH_ENV=/srv/kli-vm/evil/env ENV=/srv/kli-vm/evil/env"
+    steer = "env KLI_BAKED=/srv/kli-vm/evil BASH_ENV=/srv/kli-vm/evil/env ENV=/srv/kli-vm/evil/env"
     for surface, program in FACTS["entrypoints"].items():
         if surface == "home-manager" and user != "tester":
             continue
-        code, said = run(user, f"code=0; {program} {turn} || code=$?{see}; exit $code", steer)
+        code, said = run(user, f"code=0; {steer} {program} {turn} || code=$?{see}; exit $code")
         holds = code == 0 and "I have looked." in said and READ_ONLY in said and "\nend" in said and "SHOWN=shown-value" in said
         holds = holds and "SECRET-" not in said and re.search("CapBnd:\t0+\n", said) is not None and "hijacked" not in said and "/outside\n" not in said
         verdict("kli", f"the {surface} entrypoint confines a whole turn, whatever the caller sets, {user}", holds, f"{code} {said}")
