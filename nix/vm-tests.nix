@@ -23,7 +23,7 @@ let
 
   # What the recipe for docker runs in: a shell, the usual commands, git, and kli's own libraries.
   image = pkgs.dockerTools.buildLayeredImage {
-    name = "localhost/kli-test";
+    name = "kli-test";
     tag = "latest";
     contents = [
       kli.kli
@@ -79,7 +79,7 @@ let
               launcher = "${kli.kli-sandbox}/bin/kli-sandbox";
               spec = "${config.programs.kli.finalPackage.sandboxSpec}";
               plain = "${kli.kli}/bin/kli";
-              container = "docker load --quiet --input ${image}";
+              container = "docker load --quiet --input ${image}; docker tag kli-test localhost/kli-test";
             }
           );
         };
