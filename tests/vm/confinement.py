@@ -13,7 +13,7 @@ inside prints.
 import json
 import re
 from shlex import quote
-from typing import NamedTuple
+from typing import Callable, Generator, NamedTuple
 
 machine.wait_for_unit("multi-user.target")
 FACTS = json.loads(machine.succeed("cat /etc/kli-vm/machine.json"))
@@ -65,11 +65,32 @@ def outside(user: str, script: str, more: str = "") -> str:
     return f"( cd {home}/project && exec runuser -u {user} -- env -i {words} {more} bash -c {quote(script)} </dev/null )"
 
 
-def run(user: str, script: str, more: str = "") -> tuple[int, str]:
-    """Runs a script outside as a user: its exit code and both streams."""
-    code, said = machine.execute(f"code=0; {outside(user, script, more)} 2>&1 || code=$?; echo; echo $code", timeout=300)
-    said, _, number = said.rstrip("\n").rpartition("\n")
-    return int(number), said
+def together(commands: dict[str, str]) -> dict[str, tuple[int, str]]:
+    """Runs a command for each user, at the same time: the exit code and both streams of each."""
+    place = "/srv/kli-vm/answers"
+    start = "".join(f"{{ code=0; {command} || code=$?; echo; echo $code; }} >{place}/{user} 2>&1 & " for user, command in commands.items())
+    machine.succeed(f"mkdir -p {place}; {start} wait", timeout=600)
+    told = {}
+    for user in commands:
+        said, _, code = machine.succeed(f"cat {place}/{user}").rstrip("\n").rpartition("\n")
+        told[user] = (int(code), said)
+    return told
+
+
+# What is tried for one user, a command at a time; it is sent the exit code and both streams.
+Steps = Generator[str, tuple[int, str], None]
+
+
+def both(steps: Callable[[str], Steps], users: list[str]) -> None:
+    """Carries out the same steps for these users side by side, one step of each at a time."""
+    running = {user: steps(user) for user in users}
+    commands = {user: next(step) for user, step in running.items()}
+    while commands:
+        for user, answer in together(commands).items():
+            try:
+                commands[user] = running[user].send(answer)
+            except StopIteration:
+                del commands[user]
 
 
 def variant(name: str, changes: dict) -> str:
@@ -106,7 +127,7 @@ SOCKETS = ["/run/docker.sock", "/srv/kli-vm/service.sock", "@kli-vm", "127.0.0.1
 
 # The daemon itself, where there is one, is started at the end; until then its socket is a stand-in's.
 machine.execute("systemctl stop docker.socket docker.service")
-machine.succeed("mkdir -p /srv/kli-vm/open /srv/kli-vm/mnt && chmod 0777 /srv/kli-vm/open")
+machine.succeed("mkdir -p /srv/kli-vm/open && chmod 0777 /srv/kli-vm/open")
 OWN = """
 use IO::Socket::INET;
 my $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 8091, Listen => 9) or die;
@@ -126,7 +147,7 @@ for user in USERS:
         printf 'SECRET-ENV\\n' >project/.env; printf 'SECRET-KEY\\n' >project/secret/key; printf 'SECRET-PROVIDER\\n' >.provider-key
         echo plain >project/plain; mkfifo pipe; rm -f .later
         git init -q project; printf '.env\\nsecret\\n*.sock\\n' >project/.gitignore
-        mkdir -p /srv/kli-vm/{user}/alias; chown -R {user}: {home}; chown -R {user}: /srv/kli-vm/{user}
+        mkdir -p /srv/kli-vm/{user}/alias /srv/kli-vm/{user}/mnt; chown -R {user}: {home}; chown -R {user}: /srv/kli-vm/{user}
         mount --bind .ssh /srv/kli-vm/{user}/alias
         loginctl enable-linger {user}
     """)
@@ -185,9 +206,9 @@ SLEEPERS = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o '3600[
 
 CASES = [
     Case(1, "write beside the workspace", "echo x >~/outside", READ_ONLY, "echo x >~/outside && echo made; rm ~/outside", "made", "ls ~/outside"),
-    Case(1, "write elsewhere on the machine", "echo x >/srv/kli-vm/open/x", READ_ONLY, "echo x >/srv/kli-vm/open/x && echo made; rm /srv/kli-vm/open/x", "made", "ls /srv/kli-vm/open/x"),
+    Case(1, "write elsewhere on the machine", "echo x >/srv/kli-vm/open/x-$USER", READ_ONLY, "echo x >/srv/kli-vm/open/x-$USER && echo made; rm /srv/kli-vm/open/x-$USER", "made", "ls /srv/kli-vm/open/x-$USER"),
     Case(1, "write the machine's configuration", "echo x >/etc/kli-made", READ_ONLY, "echo x >/etc/kli-made && echo made; rm /etc/kli-made", "made", "ls /etc/kli-made", by="root"),
-    Case(1, "write what the machine reads from /tmp and /run", "echo x >/tmp/kli-vm-left && echo private; echo x >/run/kli-vm-left", f"private.*({READ_ONLY})", "echo x >/tmp/kli-vm-mine && echo made; rm /tmp/kli-vm-mine", "made", "ls /tmp/kli-vm-left /run/kli-vm-left"),
+    Case(1, "write what the machine reads from /tmp and /run", "echo x >/tmp/kli-vm-left && echo private; echo x >/run/kli-vm-left", f"private.*({READ_ONLY})", "echo x >/tmp/kli-vm-mine-$USER && echo made; rm /tmp/kli-vm-mine-$USER", "made", "ls /tmp/kli-vm-left /run/kli-vm-left"),
     Case(1, "mount the root writable", "mount -o remount,rw,bind /", NO_MOUNT, "unshare -rm sh -c 'mount --bind ~/keys ~/keys && mount -o remount,bind,ro ~/keys && mount -o remount,bind,rw ~/keys && echo remounted'", "remounted"),
     Case(1, "see a process of another user", SLEEPERS, "^end$", SLEEPERS, "3600.25"),
     Case(1, "reach a port of the machine with the network off", connect("127.0.0.1:8081"), "Connection refused", connect("127.0.0.1:8081"), "connected", spec=OFFLINE),
@@ -258,11 +279,13 @@ def lay(place: str, scripts: dict[int, str]) -> None:
     machine.succeed(command + "true")
 
 
-def answers(command: str) -> dict[int, str]:
-    """What each of many scripts said."""
-    code, said = machine.execute(f"{command} 2>&1 || true", timeout=600)
-    parts = re.split(r"^=case (\d+)=$", said.replace("\r", ""), flags=re.M)
-    return {int(number): text.strip() for number, text in zip(parts[1::2], parts[2::2])}
+def answers(commands: dict[str, str]) -> dict[str, dict[int, str]]:
+    """What each of many scripts said, by user and number."""
+    found = {}
+    for user, (_, said) in together(commands).items():
+        parts = re.split(r"^=case (\d+)=$", said.replace("\r", ""), flags=re.M)
+        found[user] = {int(number): text.strip() for number, text in zip(parts[1::2], parts[2::2])}
+    return found
 
 
 def each(place: str, numbers: list[int]) -> str:
@@ -286,24 +309,30 @@ lay(TRIES, {number: single(case) if case.before else case.inside for number, cas
 lay(EFFECTS, {number: f"( {case.effect} ) 2>/dev/null" for number, case in enumerate(CASES) if case.effect})
 lay(CONTROLS, {number: case.control for number, case in enumerate(CASES)})
 EVERY = list(range(len(CASES)))
+tries: dict[str, dict[int, str]] = {user: {} for user in USERS}
+# All that one specification is for happens in one jail.
+for spec in sorted({case.spec for case in CASES}):
+    these = each(TRIES, [number for number in EVERY if CASES[number].spec == spec and not CASES[number].before])
+    start = f'"$L" run --spec {spec or FACTS["spec"]} -- bash -c {quote(these)}'
+    for user, told in answers({user: outside(user, start) for user in USERS}).items():
+        tries[user] |= told
+these = each(TRIES, [number for number in EVERY if CASES[number].before])
+for user, told in answers({user: outside(user, these) for user in USERS}).items():
+    tries[user] |= told
+these = each(EFFECTS, [number for number in EVERY if CASES[number].effect])
+effects = answers({user: outside(user, these) for user in USERS})
+these = each(CONTROLS, [number for number in EVERY if not CASES[number].by])
+controls = answers({user: outside(user, these) for user in USERS})
+these = each(CONTROLS, [number for number in EVERY if CASES[number].by])
+by_root = answers({"root": outside("root", these)})["root"]
 for user in USERS:
-    tries: dict[int, str] = {}
-    # All that one specification is for happens in one jail.
-    for spec in sorted({case.spec for case in CASES}):
-        these = [number for number in EVERY if CASES[number].spec == spec and not CASES[number].before]
-        script = each(TRIES, these)
-        tries |= answers(outside(user, f'"$L" run --spec {spec or FACTS["spec"]} -- bash -c {quote(script)}'))
-    tries |= answers(outside(user, each(TRIES, [number for number in EVERY if CASES[number].before])))
-    effects = answers(outside(user, each(EFFECTS, [number for number in EVERY if CASES[number].effect])))
-    controls = answers(outside(user, each(CONTROLS, [number for number in EVERY if not CASES[number].by])))
-    for by in sorted({case.by for case in CASES if case.by}):
-        controls |= answers(outside(by, each(CONTROLS, [number for number in EVERY if CASES[number].by == by])))
     for number, case in enumerate(CASES):
-        told, shown = (found.get(number, "not tried") for found in (tries, controls))
-        effect = effects.get(number, "not looked for") if case.effect else ""
-        holds = re.search(case.told, told, re.S) is not None and not re.search("SECRET-|^connected|^pushed|^went", told, re.M)
+        said = tries[user].get(number, "not tried")
+        effect = effects[user].get(number, "not looked for") if case.effect else ""
+        shown = (by_root if case.by else controls[user]).get(number, "not tried")
+        holds = re.search(case.told, said, re.S) is not None and not re.search("SECRET-|^connected|^pushed|^went", said, re.M)
         holds = holds and effect == "" and re.search(case.shown, shown, re.S) is not None
-        verdict(f"law {case.law}", f"{case.what}, {user}", holds, f"told {told!r}, came of it {effect!r}, control {shown!r}")
+        verdict(f"law {case.law}", f"{case.what}, {user}", holds, f"told {said!r}, came of it {effect!r}, control {shown!r}")
 
 
 # ------------------------------------------------------------------ while it runs
@@ -311,28 +340,28 @@ def project(user: str) -> str:
     return f"{HOMES[user]}/project"
 
 
-def while_running(user: str) -> None:
+def while_running(user: str) -> Steps:
     """What the host does while the inside waits: replace, make anew, re-point, mount."""
     home = HOMES[user]
     wait = "cat ~/.netrc; touch up; for i in $(seq 300); do test -e go && break; sleep 0.1; done"
-    look = "cat ~/.netrc ~/.later ~/.ssh/id ~/.linked /srv/kli-vm/mnt/file; echo end"
+    look = f"cat ~/.netrc ~/.later ~/.ssh/id ~/.linked /srv/kli-vm/{user}/mnt/file; echo end"
     inner = f"{wait}; {look}"
     start = f'"$L" run --spec "$SPEC" -- bash -c {quote(inner)}'
     host = """cd; printf 'SECRET-NEW\\n' >.n && mv .n .netrc; mv .ssh .ssh-old; mkdir .ssh; printf 'SECRET-ANEW\\n' >.ssh/id
         printf 'SECRET-OTHER-TARGET\\n' >store/second; ln -sfn store/second .l && mv -T .l .linked; printf 'SECRET-LATER\\n' >.later"""
-    answer = root(f"""
+    answer = (yield "bash -c " + quote(f"""
         rm -f {project(user)}/up {project(user)}/go
         {outside(user, start)} >/srv/kli-vm/{user}/out 2>&1 &
         for i in $(seq 300); do test -e {project(user)}/up && break; sleep 0.1; done
         find {home}/.later; echo =next=
         {outside(user, host)}
-        mount -t tmpfs none /srv/kli-vm/mnt && printf 'SECRET-MOUNTED\\n' >/srv/kli-vm/mnt/file
+        mount -t tmpfs none /srv/kli-vm/{user}/mnt && printf 'SECRET-MOUNTED\\n' >/srv/kli-vm/{user}/mnt/file
         touch {project(user)}/go; wait
         cat /srv/kli-vm/{user}/out; echo =next=
         {outside(user, look)}
-        umount /srv/kli-vm/mnt; rm -rf {home}/.later {home}/.ssh {project(user)}/up {project(user)}/go; mv {home}/.ssh-old {home}/.ssh
+        umount /srv/kli-vm/{user}/mnt; rm -rf {home}/.later {home}/.ssh {project(user)}/up {project(user)}/go; mv {home}/.ssh-old {home}/.ssh
         ln -sfn store/linked {home}/.linked; printf 'SECRET-NETRC\\n' >{home}/.netrc
-    """)
+    """))[1]
     absent, told, shown = (answer.split("=next=\n") + ["", "", ""])[:3]
     verdict("law 3", f"an absent hidden name stays absent on the machine while it runs, {user}", "No such file" in absent, absent)
     verdict("law 2", f"hidden whatever the machine does meanwhile, {user}", told.strip().endswith("end") and "SECRET-" not in told, told)
@@ -340,56 +369,56 @@ def while_running(user: str) -> None:
         verdict("law 1" if name == "MOUNTED" else "law 2", f"control: SECRET-{name} is read outside, {user}", f"SECRET-{name}\n" in shown, shown)
 
 
-def life(user: str) -> None:
+def life(user: str) -> Steps:
     """Whoever dies, nothing inside lives on."""
     script = f'"$L" run --spec "$SPEC" -- bash -c {quote("setsid sleep 4000.5 & sleep 4000.5 & touch up; wait")}'
-    seen = "pgrep -cxf 'sleep 4000[.]5'"
+    seen = f"pgrep -u {user} -cxf 'sleep 4000[.]5'"
     for whom, number in [("launcher", "$!"), ("bubblewrap", "$(pgrep -P $! | head -n 1)")]:
         victim = f"""{script} & for i in $(seq 100); do test -e up && break; sleep 0.1; done; rm up; {seen}; kill -9 {number}
             for i in $(seq 20); do test $({seen}) = 0 && break; sleep 0.1; done; {seen}; wait; find ~ -maxdepth 1 -name .later"""
-        said = run(user, victim)[1]
+        said = (yield outside(user, victim))[1]
         numbers = re.findall(r"^\d+$", said, re.M)
         verdict("law 8", f"KILL of the {whom} ends all within two seconds, {user}", numbers == ["2", "0"] and ".later" not in said, said)
-    code, said = run(user, f'"$L" run --spec "$SPEC" -- bash -c "setsid sleep 4000.5 & exit 42"; echo $?; sleep 1; {seen}')
+    code, said = (yield outside(user, f'"$L" run --spec "$SPEC" -- bash -c "setsid sleep 4000.5 & exit 42"; echo $?; sleep 1; {seen}'))
     verdict("law 8", f"a daemon does not outlive the program, the exit code passes, {user}", said.split() == ["42", "0"], said)
     saving = quote("trap 'echo saved >saved; exit 5' TERM; touch up; while :; do sleep 0.1; done")
-    said = run(user, f'"$L" run --spec "$SPEC" -- bash -c {saving} & for i in $(seq 100); do test -e up && break; sleep 0.1; done; kill $!; wait $!; echo $?; cat saved; rm up saved')[1]
+    said = (yield outside(user, f'"$L" run --spec "$SPEC" -- bash -c {saving} & for i in $(seq 100); do test -e up && break; sleep 0.1; done; kill $!; wait $!; echo $?; cat saved; rm up saved'))[1]
     verdict("law 8", f"TERM lets the program save, {user}", said.split() == ["5", "saved"], said)
 
 
-def works(user: str) -> None:
+def works(user: str) -> Steps:
     """What must go on working inside."""
     commit = "git add plain .gitignore && git -c user.name=a -c user.email=a@example.org commit -qm x && git status --porcelain && git log --oneline | wc -l"
-    said = run(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(commit)}')[1]
+    said = (yield outside(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(commit)}'))[1]
     verdict("law 9", f"`git commit` works, `git status` is clean, {user}", said.strip() == "1", said)
     same = "; ".join(f"echo '{what}:' $({what})" for what in ["id -u", "id -un", "getent hosts localhost", "uname -n", "date +%Z", "git --version", "pwd -P"])
-    said, shown = (run(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(same)}; echo =next=; {same}')[1].split("=next=\n") + [""])[:2]
+    said, shown = ((yield outside(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(same)}; echo =next=; {same}'))[1].split("=next=\n") + [""])[:2]
     for line, expected in zip(said.splitlines(), shown.splitlines()):
         verdict("law 12", f"`{expected.partition(':')[0]}` says what it says outside, {user}", line == expected and not line.endswith(":"), f"{line} / {expected}")
     tools = 'test -O "$(mktemp)" && cat <(echo read) /dev/fd/0 <<<here && echo x >~/.cache/tool/made && echo x >plain-made && echo done'
-    said = run(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(tools)}; cat ~/.cache/tool/made plain-made; rm ~/.cache/tool/made plain-made')[1]
+    said = (yield outside(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(tools)}; cat ~/.cache/tool/made plain-made; rm ~/.cache/tool/made plain-made'))[1]
     verdict("law 12", f"temporary files, descriptors, the workspace and a writable path can be used, {user}", said.split() == ["read", "here", "done", "x", "x"], said)
     server = f"perl /srv/kli-vm/serve-own.pl & for i in $(seq 50); do test -e served && break; sleep 0.1; done; {connect('127.0.0.1:8091')}; rm served"
-    said = run(user, f'"$L" run --spec {OFFLINE} -- bash -c {quote(server)}')[1]
+    said = (yield outside(user, f'"$L" run --spec {OFFLINE} -- bash -c {quote(server)}'))[1]
     verdict("law 6", f"the inside's own loopback servers work with the network off, {user}", said.strip() == "connected", said)
     odd = quote("odd 'name'\n$HOME \\ ü [x]")
     place = f'mkdir -p ~/{odd} && cd ~/{odd} && "$L" run --spec "$SPEC" -- bash -c "echo x >made && pwd -P"; ls made; pwd -P'
-    said = run(user, place)[1]
+    said = (yield outside(user, place))[1]
     verdict("law 10", f"a workspace with awkward bytes in its name, {user}", said.count("$HOME \\ ü [x]") == 2 and "made\n" in said, said)
-    said = run(user, 'ln -sfn project ~/link && cd ~/link && "$L" run --spec "$SPEC" -- bash -c "pwd; echo x >made"; cat ~/project/made; rm made')[1]
+    said = (yield outside(user, 'ln -sfn project ~/link && cd ~/link && "$L" run --spec "$SPEC" -- bash -c "pwd; echo x >made"; cat ~/project/made; rm made'))[1]
     verdict("law 10", f"a workspace through a link, {user}", said.split() == [project(user), "x"], said)
 
 
-def reported(user: str) -> None:
+def reported(user: str) -> Steps:
     """What the launcher and the marker say."""
     planted = "mkdir -p .vscode && echo {} >.vscode/tasks.json; echo x >.envrc"
-    said = run(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(planted)}; rm -r .vscode .envrc')[1]
+    said = (yield outside(user, f'"$L" run --spec "$SPEC" -- bash -c {quote(planted)}; rm -r .vscode .envrc'))[1]
     verdict("law 13", f"what the host would run is named at the end, {user}", ".envrc" in said and ".vscode/tasks.json" in said, said)
-    code, said = run(user, '"$L" run --spec "$SPEC" -- bash -c "echo x >quiet"; rm quiet')
+    code, said = (yield outside(user, '"$L" run --spec "$SPEC" -- bash -c "echo x >quiet"; rm quiet'))
     verdict("law 13", f"control: nothing is said of an ordinary file, {user}", said.strip() == "", said)
 
 
-def limits(user: str) -> None:
+def limits(user: str) -> Steps:
     """Bounds, in a unit of the user's own manager, where a control group can be had."""
     scope = "--user" if user != "root" else ""
     unit = f'systemd-run {scope} --quiet --pipe --wait --collect -p Delegate=yes -p WorkingDirectory="$PWD" --setenv=HOME --setenv=PATH "$L" run --spec'
@@ -397,52 +426,60 @@ def limits(user: str) -> None:
     memory = 'my $x = "a" x (200 << 20); print "got\\n"'
     bounded = variant("bounded", {"limits": {"tasks": 40, "memory": "64M"}})
     for what, script, pattern, shown in [("processes", fork, r"^(3\d) 11$", r"^100 0$"), ("memory", memory, r"^(?!.*got).*$", "^got$")]:
-        said = run(user, f"{unit} {bounded} -- perl -e {quote(script)}")[1].strip()
-        control = run(user, f'{unit} "$SPEC" -- perl -e {quote(script)}')[1].strip()
+        said = (yield outside(user, f"{unit} {bounded} -- perl -e {quote(script)}"))[1].strip()
+        control = (yield outside(user, f'{unit} "$SPEC" -- perl -e {quote(script)}'))[1].strip()
         # Where the machine's own user 0 has no group, nothing is started: never without the bound.
         verdict("law 14", f"{what} are bound in a unit, {user}", re.search(pattern, said, re.S) is not None and re.search(shown, control) is not None, f"{said} / {control}")
 
 
-def next_start(user: str) -> None:
+def next_start(user: str) -> Steps:
     """A link that one run planted moves no later one."""
-    machine.succeed("rm -rf /srv/kli-vm/victim && mkdir /srv/kli-vm/victim && chmod 0777 /srv/kli-vm/victim")
+    machine.succeed(f"rm -rf /srv/kli-vm/{user}/victim && mkdir /srv/kli-vm/{user}/victim && chmod 0777 /srv/kli-vm/{user}/victim")
     below = variant("below", {"writablePaths": ["~/.cache/tool", "~/.cache/tool/sub"]})
-    said = run(user, f'"$L" run --spec "$SPEC" -- ln -s /srv/kli-vm/victim {HOMES[user]}/.cache/tool/sub; ls -d ~/.cache/tool/sub')[1]
-    code, refused = run(user, f'"$L" run --spec {below} -- bash -c "touch effect ~/.cache/tool/sub/x"')
-    left = root(f"ls /srv/kli-vm/victim {project(user)}/effect 2>/dev/null")
+    said = (yield outside(user, f'"$L" run --spec "$SPEC" -- ln -s /srv/kli-vm/{user}/victim {HOMES[user]}/.cache/tool/sub; ls -d ~/.cache/tool/sub'))[1]
+    code, refused = (yield outside(user, f'"$L" run --spec {below} -- bash -c "touch effect ~/.cache/tool/sub/x"'))
+    left = root(f"ls /srv/kli-vm/{user}/victim {project(user)}/effect 2>/dev/null")
     verdict("law 16", f"a planted link is refused at the next start, {user}", code == 125 and "is a symbolic link inside" in refused and "x" not in left.split() and "effect" not in left and "sub" in said, refused + left)
-    code, said = run(user, f'rm ~/.cache/tool/sub; "$L" run --spec {below} -- bash -c "touch ~/.cache/tool/sub/x" && ls ~/.cache/tool/sub; rm -r ~/.cache/tool/sub')
+    code, said = (yield outside(user, f'rm ~/.cache/tool/sub; "$L" run --spec {below} -- bash -c "touch ~/.cache/tool/sub/x" && ls ~/.cache/tool/sub; rm -r ~/.cache/tool/sub'))
     verdict("law 16", f"control: a directory there is writable, {user}", code == 0 and said.strip() == "x", said)
 
 
-def closed(user: str, what: str, start: str, pattern: str, before: str = "true", after: str = "true") -> None:
+def closed(user: str, what: str, start: str, pattern: str, before: str = "true", after: str = "true") -> Steps:
     """Nothing is started, with a sentence and its repair; and the same starts when it is put right."""
     machine.succeed(f"bash -c {quote(before)}")
-    code, said = run(user, f"{start} touch effect")
+    code, said = (yield outside(user, f"{start} touch effect"))
     effect = root(f"ls {project(user)}/effect 2>/dev/null")
     machine.succeed(f"bash -c {quote(after)}")
     verdict("law 11", f"{what}: 125, the repair, nothing started, {user}", code == 125 and re.search(pattern, said, re.S) is not None and effect == "", f"{code} {said} {effect}")
-    code, said = run(user, '"$L" run --spec "$SPEC" -- bash -c "touch effect && rm effect"')
+    code, said = (yield outside(user, '"$L" run --spec "$SPEC" -- bash -c "touch effect && rm effect"'))
     verdict("law 11", f"control: it starts afterwards, {user}", code == 0, said)
 
 
-def fail_closed(user: str) -> None:
+# What keeps users from user namespaces, with what it is normally; the second is Debian's own.
+SWITCHES = {}
+for switch in ["user.max_user_namespaces", "kernel.unprivileged_userns_clone"]:
+    code, value = machine.execute(f"sysctl -n {switch} 2>/dev/null")
+    if code == 0:
+        SWITCHES[switch] = value.strip()
+
+
+def fail_closed(user: str) -> Steps:
     start = '"$L" run --spec "$SPEC" --'
-    for switch in ["user.max_user_namespaces", "kernel.unprivileged_userns_clone"]:
-        code, value = machine.execute(f"sysctl -n {switch} 2>/dev/null")
-        if code != 0 or (user == "root" and "clone" in switch):
-            # The second is Debian's own, and not for root.
+    for switch, value in SWITCHES.items():
+        off, normal = f"sysctl -qw {switch}=0", f"sysctl -qw {switch}={value}"
+        if user == "root" and "clone" in switch:
+            # It binds ordinary users only.
             continue
-        machine.succeed(f"sysctl -qw {switch}=0")
-        code, said = run(user, '"$L" doctor "$SPEC"')
-        machine.succeed(f"sysctl -qw {switch}={value.strip()}")
+        machine.succeed(off)
+        code, said = (yield outside(user, '"$L" doctor "$SPEC"'))
+        machine.succeed(normal)
         verdict("law 11", f"the doctor names `{switch}` and its repair, {user}", code != 0 and f"sysctl -w {switch}=" in said, said)
-        closed(user, f"{switch}=0", start, f"sysctl -w {switch}=", f"sysctl -qw {switch}=0", f"sysctl -qw {switch}={value.strip()}")
+        yield from closed(user, f"{switch}=0", start, f"sysctl -w {switch}=", off, normal)
     wrong = variant("wrong", {"denyReed": []})
-    closed(user, "a misspelt key", f'"$L" run --spec {wrong} --', "did you mean `denyRead`")
+    yield from closed(user, "a misspelt key", f'"$L" run --spec {wrong} --', "did you mean `denyRead`")
 
 
-def nested(user: str) -> None:
+def nested(user: str) -> Steps:
     """In a container, which has user namespaces and a /proc with masks."""
     container = "unshare -Urmpf --mount-proc bash -c"
     masks = "mount --bind /dev/null /proc/keys && mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys;"
@@ -452,7 +489,7 @@ def nested(user: str) -> None:
     for masked, chosen, what in [(masks, '"$SPEC"', "refuses and names `nestedUserns`"), (masks, spec, "runs with `nestedUserns`"), ("", '"$SPEC"', "control: runs where /proc has no masks")]:
         # A number that no process inside has.
         begin = f'{masked} for i in $(seq 40); do /bin/sh -c :; done; sleep 60 & export OUTER=$!; "$L" run --spec {chosen} {tail}; code=$?; kill $OUTER; exit $code'
-        code, said = run(user, f"{container} {quote(begin)}; code=$?; ls effect; rm -f effect; exit $code")
+        code, said = (yield outside(user, f"{container} {quote(begin)}; code=$?; ls effect; rm -f effect; exit $code"))
         if chosen != spec and masked:
             holds = code == 125 and "set `nestedUserns` to true" in said and "\neffect" not in said
         else:
@@ -461,21 +498,21 @@ def nested(user: str) -> None:
         verdict("law 11", f"a nested container {what}, {user}", holds, f"{code} {said}")
 
 
-def entrypoints(user: str) -> None:
+def entrypoints(user: str) -> Steps:
     """The installed `kli` itself: a turn whose command looks around, and the same kli without a jail."""
     baked = machine.succeed("cat /etc/kli-vm/baked.json")
     machine.succeed(f"mkdir -p /srv/kli-vm/config/kli /srv/kli-vm/evil && printf %s {quote(baked)} >/srv/kli-vm/config/kli/settings.json")
     machine.succeed("echo '{\"model\": \"replay/evil\", \"providers\": {\"replay\": {\"file\": \"/nonexistent\"}}}' >/srv/kli-vm/evil/settings.json; echo 'touch /srv/kli-vm/open/hijacked' >/srv/kli-vm/evil/env")
     turn = "-p go --profile autonomous --max-turns 9"
     see = "; cat look.txt; rm -f look.txt; ls ~/outside /srv/kli-vm/open/hijacked 2>/dev/null; rm -f ~/outside"
-    code, said = run(user, f"XDG_CONFIG_HOME=/srv/kli-vm/config {FACTS['plain']} {turn} --model replay/vm --no-session{see}")
+    code, said = (yield outside(user, f"XDG_CONFIG_HOME=/srv/kli-vm/config {FACTS['plain']} {turn} --model replay/vm --no-session{see}"))
     plain = all(f"SECRET-{name}" in said for name in ["SSH", "AWS", "NETRC", "ENV", "PROVIDER", "DENIED-VALUE-1"]) and "/outside" in said
     verdict("kli", f"control: without a jail a command of kli's reads and writes it all, {user}", plain, said)
     steer = "env KLI_BAKED=/srv/kli-vm/evil BASH_ENV=/srv/kli-vm/evil/env ENV=/srv/kli-vm/evil/env"
     for surface, program in FACTS["entrypoints"].items():
         if surface == "home-manager" and user != "tester":
             continue
-        code, said = run(user, f"code=0; {steer} {program} {turn} || code=$?{see}; exit $code")
+        code, said = (yield outside(user, f"code=0; {steer} {program} {turn} || code=$?{see}; exit $code"))
         holds = code == 0 and "I have looked." in said and READ_ONLY in said and "\nend" in said and "SHOWN=shown-value" in said
         holds = holds and "SECRET-" not in said and re.search("CapBnd:\t0+\n", said) is not None and "hijacked" not in said and "/outside\n" not in said
         verdict("kli", f"the {surface} entrypoint confines a whole turn, whatever the caller sets, {user}", holds, f"{code} {said}")
@@ -484,7 +521,7 @@ def entrypoints(user: str) -> None:
 RECIPE = {"version": 1, "denyRead": ["~/.aws", "./.env", "./secret", "~/absent"], "denyEnv": ["TOKEN", "AWS_*", "VM_*"], "writablePaths": ["~/.cache/tool"], "env": {"SHOWN": "shown-value"}}
 
 
-def recipe(kind: str, user: str, networks: list[str], shown: str) -> None:
+def recipe(kind: str, user: str, networks: list[str], shown: str) -> Steps:
     """A recipe of `kli sandbox recipe`: the assertions of inside.sh, and a turn of kli."""
     machine.succeed(f"mkdir -p {HOMES[user]}/.config/kli && printf %s {quote(json.dumps({'providers': {'replay': {'file': '~/.config/kli/recording.jsonl'}}}))} >{HOMES[user]}/.config/kli/settings.json")
     machine.succeed(f"cp /etc/kli-vm/recording.jsonl {HOMES[user]}/.config/kli/; chown -R {user}: {HOMES[user]}/.config; test -L /srv/kli-vm/bin/kli || {{ mkdir -p /srv/kli-vm/bin; ln -s {FACTS['plain']} /srv/kli-vm/bin/kli; }}")
@@ -493,10 +530,10 @@ def recipe(kind: str, user: str, networks: list[str], shown: str) -> None:
         spec = f"/srv/kli-vm/spec/{kind}-{network}.json"
         machine.succeed(f"printf %s {quote(json.dumps({**RECIPE, 'network': network == 'on'}))} >{spec}")
         script = f"/srv/kli-vm/{user}/{kind}-{network}"
-        code, said = run(user, f"{FACTS['plain']} sandbox recipe {kind} --spec {spec} --output {script}")
+        code, said = (yield outside(user, f"{FACTS['plain']} sandbox recipe {kind} --spec {spec} --output {script}"))
         verdict("recipe", f"{name}: is made", code == 0 and "is made" in said, said)
         with_path = f"PATH=/srv/kli-vm/bin:{quote(PATH)} KLI_IMAGE=localhost/kli-test"
-        code, said = run(user, f'KLI_PROGRAM=bash {script} -c "$(cat /etc/kli-vm/inside.sh)" inside {network} 192.0.2.1 8080 {shown}', with_path)
+        code, said = (yield outside(user, f'KLI_PROGRAM=bash {script} -c "$(cat /etc/kli-vm/inside.sh)" inside {network} 192.0.2.1 8080 {shown}', with_path))
         lines = re.findall(r"^ok (.*)$", said, re.M)
         for line in lines:
             verdict("recipe", f"{name}: {line}", True, "")
@@ -504,30 +541,22 @@ def recipe(kind: str, user: str, networks: list[str], shown: str) -> None:
         made = root(f"cat {project(user)}/made-inside {project(user)}/.env {project(user)}/secret/key")
         verdict("recipe", f"{name}: what was written inside is there, the secrets are as before", made == "written\nSECRET-ENV\nSECRET-KEY\n", made)
         if network == networks[-1]:
-            code, said = run(user, f"{script} -p go --model replay/x --profile autonomous --max-turns 9; cat note.txt; rm -f note.txt made-inside", with_path)
+            code, said = (yield outside(user, f"{script} -p go --model replay/x --profile autonomous --max-turns 9; cat note.txt; rm -f note.txt made-inside", with_path))
             verdict("recipe", f"{name}: a turn of kli", "The note is there.\nfrom inside" in said, said)
 
 
+for steps in [while_running, life, works, reported, limits, next_start, fail_closed, nested, entrypoints]:
+    both(steps, USERS)
 for user in USERS:
-    while_running(user)
-    life(user)
-    works(user)
-    reported(user)
-    limits(user)
-    next_start(user)
-    fail_closed(user)
-    nested(user)
-    entrypoints(user)
     # A variable of the manager's own, which no caller handed over.
     machine.succeed(outside(user, f"systemctl {'--user' if user != 'root' else ''} set-environment TOKEN=DENIED-VALUE-4"))
-    recipe("systemd-run", user, ["on", "off"] if user == "tester" else ["on"], "yes")
+both(lambda user: recipe("systemd-run", user, ["on", "off"] if user == "tester" else ["on"], "yes"), USERS)
 
 if FACTS["container"]:
     machine.succeed("systemctl stop kli-vm-server; rm -f /run/docker.sock; systemctl start docker.socket docker")
     machine.succeed(f"{FACTS['container']}", "usermod -aG docker tester")
     machine.succeed('systemd-run --quiet --unit=kli-vm-outer --setenv=PATH="$PATH" perl /srv/kli-vm/serve.pl 192.0.2.1:8080')
-    for user in USERS:
-        recipe("docker", user, ["on", "off"], "no")
+    both(lambda user: recipe("docker", user, ["on", "off"], "no"), USERS)
 
 print(f"{len(held)} assertions hold, {len(broken)} do not", flush=True)
 assert not broken, "; ".join(broken)
