@@ -79,6 +79,7 @@ let
               launcher = "${kli.kli-sandbox}/bin/kli-sandbox";
               spec = "${config.programs.kli.finalPackage.sandboxSpec}";
               plain = "${kli.kli}/bin/kli";
+              all = true;
               container = "docker load --quiet --input ${image}; docker tag kli-test localhost/kli-test";
             }
           );

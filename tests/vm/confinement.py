@@ -73,6 +73,8 @@ def together(commands: dict[str, str]) -> dict[str, tuple[int, str]]:
     told = {}
     for user in commands:
         said, _, code = machine.succeed(f"cat {place}/{user}").rstrip("\n").rpartition("\n")
+        # The launcher's look at the end is bounded, and says where an emulated machine was too slow for it.
+        said = re.sub(r"^kli-sandbox: note: .* was not finished in \d+ ms.*\n?", "", said, flags=re.M)
         told[user] = (int(code), said)
     return told
 
@@ -364,7 +366,7 @@ def while_running(user: str) -> Steps:
     """))[1]
     absent, told, shown = (answer.split("=next=\n") + ["", "", ""])[:3]
     verdict("law 3", f"an absent hidden name stays absent on the machine while it runs, {user}", "No such file" in absent, absent)
-    verdict("law 2", f"hidden whatever the machine does meanwhile, {user}", told.strip().endswith("end") and "SECRET-" not in told, told)
+    verdict("law 2", f"hidden whatever the machine does meanwhile, {user}", "\nend\n" in told and "SECRET-" not in told, told)
     for name in ["NEW", "ANEW", "OTHER-TARGET", "LATER", "MOUNTED"]:
         verdict("law 1" if name == "MOUNTED" else "law 2", f"control: SECRET-{name} is read outside, {user}", f"SECRET-{name}\n" in shown, shown)
 
@@ -545,12 +547,14 @@ def recipe(kind: str, user: str, networks: list[str], shown: str) -> Steps:
             verdict("recipe", f"{name}: a turn of kli", "The note is there.\nfrom inside" in said, said)
 
 
-for steps in [while_running, life, works, reported, limits, next_start, fail_closed, nested, entrypoints]:
+ALL = [while_running, life, works, reported, limits, next_start, fail_closed, nested, entrypoints]
+for steps in ALL if FACTS["all"] else []:
     both(steps, USERS)
 for user in USERS:
     # A variable of the manager's own, which no caller handed over.
     machine.succeed(outside(user, f"systemctl {'--user' if user != 'root' else ''} set-environment TOKEN=DENIED-VALUE-4"))
-both(lambda user: recipe("systemd-run", user, ["on", "off"] if user == "tester" else ["on"], "yes"), USERS)
+if FACTS["all"]:
+    both(lambda user: recipe("systemd-run", user, ["on", "off"] if user == "tester" else ["on"], "yes"), USERS)
 
 if FACTS["container"]:
     machine.succeed("systemctl stop kli-vm-server; rm -f /run/docker.sock; systemctl start docker.socket docker")
