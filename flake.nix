@@ -42,8 +42,13 @@
         {
           inherit (kli) kli;
           default = kli.kli;
+          # Made of the declarations alone, so the same for all.
+          options-doc = pkgs.writeTextFile {
+            name = "kli-options-doc";
+            destination = "/share/doc/kli/options.md";
+            text = import ./nix/docs.nix { inherit lib; };
+          };
         }
-        # `options-doc` (nix/docs.nix) goes here.
         // lib.optionalAttrs pkgs.stdenv.hostPlatform.isLinux {
           inherit (kli) kli-sandbox kli-static container;
         }

@@ -212,6 +212,9 @@ let
         before the sandbox starts and handed to kli alone: commands that kli runs find them in no
         variable and no file, and the files themselves are hidden. A file that does not exist is an
         error.
+
+        Paths are spelled as in `writablePaths`: where agenix has
+        `''${XDG_RUNTIME_DIR}/agenix/anthropic`, write `$XDG_RUNTIME_DIR/agenix/anthropic`.
       '';
     };
 

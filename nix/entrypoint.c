@@ -26,6 +26,26 @@ static int set(const char *name, const char *value)
 	return unsetenv(name) != 0 || (value != NULL && setenv(name, value, 1) != 0);
 }
 
+/*
+ * Puts a mark before the names of what the loader of the next program reads (ld.so(8)). The launcher
+ * takes it off again, for the program that it confines: code that a caller's LD_PRELOAD names runs
+ * inside, and not in the launcher.
+ */
+static int keep_from_loader(void)
+{
+	static const char mark[] = "KLI_LOADER_";
+	for (char **one = environ; *one != NULL; one++) {
+		if (strncmp(*one, "LD_", 3) != 0 && strncmp(*one, "GLIBC_TUNABLES=", 15) != 0)
+			continue;
+		char *marked = malloc(sizeof(mark) + strlen(*one));
+		if (marked == NULL)
+			return 1;
+		sprintf(marked, "%s%s", mark, *one);
+		*one = marked;
+	}
+	return 0;
+}
+
 /* An empty element of PATH means the current directory, so none may come into being here. */
 static int prefix_path(void)
 {
@@ -63,7 +83,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; variables[i].name != NULL; i++)
 		if (set(variables[i].name, variables[i].value))
 			return refuse(words[0]);
-	if (prefix_path())
+	if (prefix_path() || (CONFINES && keep_from_loader()))
 		return refuse(words[0]);
 
 	execv(words[0], all);

@@ -17,12 +17,14 @@ let
     {
       words,
       called,
+      confines,
       variables,
       path,
     }:
     ''
       static const char *const words[] = { ${lib.concatMapStringsSep ", " literal words} };
       #define CALLED ${literal called}
+      #define CONFINES ${if confines then "1" else "0"}
       static const struct { const char *name, *value; } variables[] = {
         ${
           lib.concatStrings (
@@ -43,6 +45,8 @@ in
   words,
   # What the program finds as its own name.
   called ? lib.head words,
+  # Whether the program is the launcher, which gives the loader's variables to what it confines.
+  confines ? false,
   # Variables set for it, replacing the caller's; `null` takes one away.
   variables ? { },
   # Directories put before the caller's PATH, joined by `:`.
@@ -60,6 +64,7 @@ pkgs.runCommandCC name
       inherit
         words
         called
+        confines
         variables
         path
         ;

@@ -25,8 +25,9 @@ let
       fileset = fileset.unions (manifestFiles ++ files);
     };
 
-  # The target is named because cargo would otherwise link its macros statically as well, which
-  # cannot be done.
+  # For a static platform. The ordinary ones stay dynamic: the launcher looks the user up by way of
+  # the C library's modules (LDAP, systemd), which no static program can load. The target is named
+  # because cargo would otherwise link its macros statically as well.
   linkedStatically = {
     buildInputs = lib.optional hostPlatform.isGnu stdenv.cc.libc.static;
     CARGO_BUILD_TARGET = hostPlatform.rust.rustcTarget;
@@ -39,8 +40,7 @@ let
   };
 
   # The launcher has a source of its own: a change of the agent neither rebuilds it nor changes
-  # its store path. It is linked statically, so that no loader variable of the caller (LD_PRELOAD and
-  # its kin, which a project's shell hook may set) puts code into it before the jail is there.
+  # its store path.
   launcher = {
     pname = "kli-sandbox";
     inherit (manifest) version;
@@ -49,7 +49,7 @@ let
     doCheck = false;
     cargoExtraArgs = "--locked --no-default-features --bin kli-sandbox";
   }
-  // linkedStatically;
+  // lib.optionalAttrs hostPlatform.isStatic linkedStatically;
   kli-sandbox = craneLib.buildPackage (
     launcher
     // {

@@ -161,6 +161,7 @@ let
           // {
             inherit name;
             command = "kli";
+            confines = specFile != null;
             words =
               lib.optionals (specFile != null) [
                 "${kli-sandbox}/bin/kli-sandbox"

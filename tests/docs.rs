@@ -153,7 +153,8 @@ fn commands_of_sh_blocks_exist() {
     for block in of("sh") {
         for line in block.text.lines().filter(|line| !line.trim().is_empty()) {
             let word = line.split(' ').next().unwrap();
-            let ours = ["kli", "kli-sandbox", "cargo"].contains(&word);
+            // nix: run by the stage `nix` of scripts/test.
+            let ours = ["kli", "kli-sandbox", "cargo", "nix"].contains(&word);
             let script = fs::metadata(root.join(word))
                 .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
             assert!(ours || script, "{}: `{line}`", block.file.display());

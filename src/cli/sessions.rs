@@ -36,8 +36,7 @@ const OUTCOME: usize = 11;
 /// A sentence that names the repair.
 pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
     let environment = Environment::read();
-    let paths =
-        setup::paths(&environment).map_err(|error| CliError::config(error.to_string()))?;
+    let paths = setup::paths(&environment).map_err(|error| CliError::config(error.to_string()))?;
     let workspace = environment::current_directory()
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let place = Place { store: Store::new(paths.state()), workspace };

@@ -195,7 +195,8 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     }
     let launcher = std::fs::read_link("/proc/self/exe").map_err(FactsError::Launcher)?;
     let uid = rustix::process::geteuid().as_raw();
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let environment: Vec<(OsString, OsString)> =
+        std::env::vars_os().map(|(name, value)| (given_name(name), value)).collect();
     let places = Places::new(uid, workspace.clone(), &environment);
 
     let mounts = Table::parse(&std::fs::read("/proc/self/mountinfo").map_err(FactsError::Mounts)?)?;
@@ -394,6 +395,18 @@ fn find_program(
         on_path(program, environment)?
     };
     std::fs::canonicalize(named).ok()
+}
+
+/// What an entrypoint puts before the names of variables that the loader reads (`LD_PRELOAD` and its
+/// kin, ld.so(8)), so that they act on the program inside and not already on this process.
+const KEPT_FROM_THE_LOADER: &[u8] = b"KLI_LOADER_";
+
+/// Returns the name that a variable had before an entrypoint put it aside.
+fn given_name(name: OsString) -> OsString {
+    match name.as_bytes().strip_prefix(KEPT_FROM_THE_LOADER) {
+        Some(rest) if !rest.is_empty() => OsStr::from_bytes(rest).to_owned(),
+        _ => name,
+    }
 }
 
 fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {

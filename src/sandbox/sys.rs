@@ -255,6 +255,8 @@ pub(super) struct Word {
 
 /// Reads one word; `None` when the other end was closed.
 pub(super) fn read_word(socket: BorrowedFd<'_>) -> io::Result<Option<Word>> {
+    // Bytes; glibc and musl give the length different widths, and this fits both.
+    const ROOM: u8 = 128;
     let mut bytes = [0_u8; 3];
     let mut control = [0_u64; 16];
     // SAFETY: the message names buffers that outlive it, with their sizes; the control message is
@@ -266,7 +268,7 @@ pub(super) fn read_word(socket: BorrowedFd<'_>) -> io::Result<Option<Word>> {
         message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control);
+        message.msg_controllen = ROOM.into();
         let mut read = libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0);
         // Told once when the other end was closed with a word unread; its own words follow.
         if read < 0 && io::Error::last_os_error().kind() == io::ErrorKind::ConnectionReset {

@@ -70,10 +70,10 @@
         programs.kli.package = probe;
       };
 
-      homeWith =
-        modules:
+      homeFor =
+        system: modules:
         home-manager.lib.homeManagerConfiguration {
-          inherit pkgs;
+          pkgs = nixpkgs.legacyPackages.${system};
           modules = [
             kli.homeModules.default
             {
@@ -86,12 +86,14 @@
           ]
           ++ modules;
         };
-      nixosWith =
-        modules:
+      homeWith = homeFor system;
+      nixosFor =
+        system: modules:
         lib.nixosSystem {
           inherit system;
           modules = [ kli.nixosModules.default ] ++ modules;
         };
+      nixosWith = nixosFor system;
       # A package whose program is where the surface puts it, and its specification.
       surfaces = modules: {
         home = rec {
@@ -130,12 +132,6 @@
           package = probe;
           inherit settings;
         }).activationPackage;
-      sandboxWith =
-        sandbox:
-        (homeOf {
-          package = probe;
-          inherit sandbox;
-        }).activationPackage;
     in
     {
       probe = surfaces [ standIn ];
@@ -159,16 +155,7 @@
         chmod +x "$out/bin/kli-test-extra"
       '';
 
-      # Names with every awkward byte, through options, JSON, the store and the launcher.
-      torture = mkConfiguredKli {
-        package = probe;
-        settings.note = hard;
-        sandbox = {
-          writablePaths = map (name: "${home}/w/${name}") hard;
-          denyRead = map (name: "${home}/d/${name}") hard;
-        };
-      };
-      # The same bytes as words and variables of an entrypoint.
+      # Every awkward byte, in words and variables of an entrypoint.
       tortureEntrypoint = entrypoint {
         name = "torture";
         command = "torture";
@@ -180,6 +167,18 @@
         command = "kli";
         words = [ "/nonexistent/kli" ];
       };
+
+      producer = import ./producer.nix {
+        inherit
+          kli
+          pkgs
+          mkConfiguredKli
+          probe
+          hard
+          ;
+      };
+      # The documentation's examples.
+      documented = lib.mapAttrs (_: example: example { inherit kli pkgs; }) (import ./documented.nix);
 
       # Other ways to the same package.
       overlay =
@@ -221,34 +220,6 @@
 
       # Each must be refused at evaluation; scripts/stages/nix knows the words.
       refused = {
-        misspeltOption = (homeWith [ { programs.kli.enabel = true; } ]).activationPackage;
-        misspeltKey = sandboxWith { netwrok = false; };
-        misspeltArgument = mkConfiguredKli { sandbx = { }; };
-        misspeltKeyArgument = mkConfiguredKli {
-          package = probe;
-          sandbox.netwrok = false;
-        };
-        notABool = sandboxWith { network = "false"; };
-        notAList = sandboxWith { denyRead = "~/.aws"; };
-        aStorePath = sandboxWith { denyRead = [ ./probe.sh ]; };
-        notABoolArgument = mkConfiguredKli {
-          package = probe;
-          sandbox.network = "false";
-        };
-        settingsNotJson = settingsWith { model = _: "x"; };
-        secret = settingsWith {
-          providers.anthropic.headers.x-api-key = "sk-ant-api03-0123456789abcdef";
-        };
-        secretInList = sandboxWith {
-          denyEnv = [
-            "PATH"
-            "AKIAIOSFODNN7EXAMPLE"
-          ];
-        };
-        secretArgument = mkConfiguredKli {
-          package = probe;
-          settings.providers.own.apiKey = "0123456789abcdef0123456789abcdef";
-        };
         setFinalPackage =
           (homeWith [
             block
@@ -286,6 +257,19 @@
         ]).activationPackage
       ) (import ./readme.nix);
 
+      # Every option on every surface.
+      modules = import ./modules.nix {
+        inherit
+          lib
+          kli
+          host
+          probe
+          hard
+          homeFor
+          nixosFor
+          ;
+      };
+
       # What `nix run` starts.
       apps = lib.mapAttrs (
         name: app: pkgs.runCommand "app-${name}" { } ''ln -s ${app.program} "$out"''
@@ -293,13 +277,11 @@
 
       # Each must be refused by the launcher or kli at build.
       refusedAtBuild = {
-        relativeWritable = mkConfiguredKli {
+        tooLarge = mkConfiguredKli {
           package = probe;
-          sandbox.writablePaths = [ "relative/path" ];
-        };
-        unknownVariable = mkConfiguredKli {
-          package = probe;
-          sandbox.denyRead = [ "$SECRETS/a" ];
+          sandbox.denyRead = lib.genList (
+            index: "~/${toString index}/${lib.concatStrings (lib.genList (_: "0123456789abcdef") 32)}"
+          ) 2500;
         };
         settings = mkConfiguredKli { settings.model = 5; };
       };

@@ -31,6 +31,9 @@ echo "network=$(readlink /proc/self/ns/net)"
 echo "processes=$(readlink /proc/self/ns/pid)"
 echo "no_new_privs=$(sed -n 's/^NoNewPrivs:[[:space:]]*//p' /proc/self/status)"
 echo "baked=${KLI_BAKED-absent}"
+echo "plan=$(tr -d '\n' </run/kli/sandbox.json 2>/dev/null)"
+echo "state=${KLI_STATE_DIR-absent}"
+echo "preload=${LD_PRELOAD-absent}"
 echo "settings=$(cat "$KLI_BAKED/settings.json" 2>/dev/null)"
 echo "extra=$(kli-test-extra 2>/dev/null)"
 echo "path=$PATH"
@@ -38,11 +41,27 @@ echo "path=$PATH"
 for argument; do
 	echo "argument=$(hex "$argument")"
 done
-# What is hidden and what is writable in `torture`, in the order of the directory.
-for entry in "$HOME"/d/*; do
-	[ -e "$entry" ] && echo "hidden=$(hex "${entry##*/}"):$(cat "$entry" | wc -c):$(write "$entry")"
-done
-for entry in "$HOME"/w/*; do
-	[ -e "$entry" ] && echo "open=$(hex "${entry##*/}"):$(write "$entry/made")"
-done
+# What the names in `torture` have become: a place, the name in it, what it is and what a write does.
+entries() {
+	for entry in "$2"/* "$2"/*/*; do
+		name=$(hex "${entry#"$2/"}")
+		if [ -p "$entry" ]; then
+			echo "$1=$name:pipe:$(timeout 2 head -n 1 "$entry")"
+		elif [ "$1" = s ]; then
+			[ ! -f "$entry" ] || echo "$1=$name:file:$(cat "$entry")"
+		elif [ -d "$entry" ]; then
+			echo "$1=$name:directory:$(write "$entry/made")"
+		elif [ -f "$entry" ]; then
+			size=$(cat "$entry" | wc -c)
+			echo "$1=$name:$size:$(write "$entry")"
+		fi
+	done
+}
+if [ -d "$HOME/d" ]; then
+	for place in w rw d s e k; do entries $place "$HOME/$place"; done
+	entries g "$HOME/g/x"
+	entries p ./p
+	[ -z "${KLI_SECRETS_FD-}" ] || echo "handed=$(eval "cat <&$KLI_SECRETS_FD")"
+	env | grep '^PROBE_FILE_'
+fi
 exit 0

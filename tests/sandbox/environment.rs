@@ -237,6 +237,27 @@ fn a_list_passes_what_it_names_and_the_documented_minimum() {
 }
 
 #[test]
+fn what_an_entrypoint_kept_from_the_loader_is_the_programs() {
+    for_both(|world| {
+        let run = |spec: &str| {
+            world.spec(spec);
+            let mut command = world.run_with(&[], &["env"]);
+            command.env("KLI_LOADER_LD_BIND_NOT", "kept").env("KLI_LOADER_", "its own");
+            ok(&command.output().unwrap())
+        };
+        let text = run("{}");
+        has(&text, &["\nLD_BIND_NOT=kept\n", "KLI_LOADER_=its own\n"]);
+        assert!(!text.contains("KLI_LOADER_LD"), "{text}");
+        // The rules are those of the variable that it stands for.
+        for spec in [r#"{"denyEnv":["LD_*"]}"#, r#"{"passEnv":[]}"#] {
+            let text = run(spec);
+            assert!(!text.contains("LD_BIND_NOT"), "{spec}: {text}");
+        }
+        has(&run(r#"{"passEnv":["LD_BIND_NOT"]}"#), &["LD_BIND_NOT=kept\n"]);
+    });
+}
+
+#[test]
 fn what_the_specification_sets_wins_over_the_caller_and_the_command_line_removes_it() {
     for_both(|world| {
         world.file("home/value", "from a file\nwith two lines\n");

@@ -275,3 +275,22 @@ fn caches_stand_for_their_directories_and_for_no_program() {
         assert!(!found.iter().any(|path| path.contains(held)), "{held}");
     }
 }
+
+#[test]
+fn a_pattern_that_cannot_be_read_is_refused_where_it_is_written() {
+    for (pattern, words) in [
+        ("~/[a", "a `[` has no `]`: write `\\[` for the character itself"),
+        (
+            "~/a**",
+            "`**` stands for whole directories: let it be alone between slashes, or write one `*`",
+        ),
+        ("/proc/*", "the jail has a `/proc` and a `/dev` of its own, take the entry out"),
+    ] {
+        let text = serde_json::json!({ "denyReadGlobs": [pattern] }).to_string();
+        let sentence = refusal(&text);
+        assert!(sentence.starts_with(&format!("`denyReadGlobs`: `{pattern}`")), "{sentence}");
+        assert!(sentence.ends_with(words), "{sentence}");
+    }
+    let spec = parse(br#"{"denyReadGlobs":["~/**/*.pem","./[!a]\\["]}"#).unwrap();
+    assert_eq!(spec.deny_read_globs.len(), 2);
+}

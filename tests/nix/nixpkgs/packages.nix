@@ -131,11 +131,11 @@ in
   cargo-deny = program "cargo-deny" "cargo-deny";
   cargo-nextest = program "cargo-nextest" "cargo-nextest";
   bashInteractive = program "bash" "bash";
-  coreutils = program "coreutils" "ls";
-  diffutils = program "diffutils" "diff";
-  findutils = program "findutils" "find";
-  gnugrep = program "gnugrep" "grep";
-  gnused = program "gnused" "sed";
+  coreutils = program "ls" "coreutils";
+  diffutils = program "diff" "diffutils";
+  findutils = program "find" "findutils";
+  gnugrep = program "grep" "gnugrep";
+  gnused = program "sed" "gnused";
   cacert = run "cacert" { } ''
     mkdir -p "$out/etc/ssl/certs"
     echo "no certificate" > "$out/etc/ssl/certs/ca-bundle.crt"
