@@ -55,6 +55,15 @@ fn apparmor(launcher: &Path) -> String {
     )
 }
 
+/// A switch of Debian's and its relatives' kernels. It binds root as well: the launcher's first
+/// namespace may be made by root, bubblewrap's inside of it may not.
+fn clone_is_off() -> bool {
+    switch("kernel/unprivileged_userns_clone").as_deref() == Some("0")
+}
+
+const CLONE: &str = "user namespaces are switched off for ordinary users; as root: \
+     `sysctl -w kernel.unprivileged_userns_clone=1`";
+
 fn is_of_one_path(error: &NamespaceError) -> bool {
     matches!(
         error,
@@ -77,13 +86,7 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
              root: `sysctl -w user.max_user_namespaces=15000`",
             switch("user/max_user_namespaces").unwrap_or_else(|| "unreadable".into())
         ),
-        NamespaceError::Unshare(_)
-            if switch("kernel/unprivileged_userns_clone").as_deref() == Some("0") =>
-        {
-            "user namespaces are switched off for ordinary users; as root: \
-             `sysctl -w kernel.unprivileged_userns_clone=1`"
-                .into()
-        }
+        NamespaceError::Unshare(_) if clone_is_off() => CLONE.into(),
         NamespaceError::Unshare(_) => {
             "inside a container its seccomp profile may forbid user namespaces, and inside a chroot \
              the kernel does: allow `unshare` there, or start outside"
@@ -141,6 +144,9 @@ pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
     }
     if restricted_by_apparmor() {
         return apparmor(launcher);
+    }
+    if has("new namespace") && clone_is_off() {
+        return CLONE.into();
     }
     if has("loopback") {
         return "the kernel or a security module forbids setting up loopback in a network namespace \

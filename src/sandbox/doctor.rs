@@ -143,7 +143,7 @@ fn namespaces(machine: &Machine) -> Finding {
         )
         .repair("as root: `sysctl -w user.max_user_namespaces=15000`");
     }
-    if machine.unprivileged_clone == Some(false) && machine.uid != 0 {
+    if machine.unprivileged_clone == Some(false) {
         return Finding::new(
             id,
             Status::Problem,

@@ -137,6 +137,16 @@
       probe = surfaces [ standIn ];
       real = surfaces [ ];
 
+      # The test of a whole machine, with home-manager in it, and the package for a Debian one.
+      vm = import "${kli}/nix/vm-tests.nix" {
+        inherit pkgs;
+        kli = import "${kli}/nix" {
+          inherit pkgs;
+          mkCraneLib = crane.mkLib;
+        };
+        homeManager = home-manager.nixosModules.home-manager;
+      };
+
       # The same block with the network off, and without a sandbox.
       offline = mkConfiguredKli {
         package = probe;

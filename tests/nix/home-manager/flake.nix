@@ -1,4 +1,5 @@
-# A stand-in for home-manager: `lib.homeManagerConfiguration` over home.username,
+# A stand-in for home-manager: `lib.homeManagerConfiguration` and
+# `nixosModules.home-manager` over home.username,
 # home.homeDirectory, home.stateVersion, home.packages, assertions and warnings. Its activationPackage
 # holds `home-path/bin` and is refused while an assertion fails. Every other option is an error.
 {
@@ -9,6 +10,43 @@
       inherit (lib) mkOption types;
     in
     {
+      # Users of a NixOS machine, each with a home of its own.
+      nixosModules.home-manager =
+        { config, pkgs, ... }:
+        {
+          options.home-manager = {
+            useUserPackages = mkOption {
+              type = types.bool;
+              default = false;
+            };
+            users = mkOption {
+              type = types.attrsOf types.raw;
+              default = { };
+            };
+          };
+          config.environment.etc = lib.mkIf config.home-manager.useUserPackages (
+            lib.genAttrs (map (name: "profiles/per-user/${name}") (builtins.attrNames config.home-manager.users)) (
+              path:
+              let
+                name = baseNameOf path;
+                made = self.lib.homeManagerConfiguration {
+                  inherit pkgs;
+                  modules = [
+                    {
+                      home.username = name;
+                      home.homeDirectory = "/home/${name}";
+                    }
+                    config.home-manager.users.${name}
+                  ];
+                };
+              in
+              {
+                source = "${made.activationPackage}/home-path";
+              }
+            )
+          );
+        };
+
       lib.homeManagerConfiguration =
         { pkgs, modules }:
         let

@@ -23,6 +23,18 @@
         "x86_64-linux"
         "aarch64-linux"
         "aarch64-darwin"
-      ] (system: import ./packages.nix { inherit lib host system; });
+      ] (
+        system:
+        let
+          pkgs = import ./packages.nix { inherit lib host system; };
+        in
+        pkgs
+        // {
+          testers = import ./testers.nix {
+            inherit lib pkgs system;
+            inherit (self.lib) nixosSystem;
+          };
+        }
+      );
     };
 }

@@ -128,6 +128,8 @@ in
     cp "$(command -v bwrap)" "$out/bin/bwrap"
   '';
   git = program "git" "git";
+  perl = program "perl" "perl";
+  procps = program "procps" "ps";
   cargo-deny = program "cargo-deny" "cargo-deny";
   cargo-nextest = program "cargo-nextest" "cargo-nextest";
   bashInteractive = program "bash" "bash";
