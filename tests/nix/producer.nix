@@ -44,7 +44,6 @@ in
 
   refused = {
     deniesBaked = stub { sandbox.denyEnv = [ "KLI_*" ]; };
-    deniesEverything = stub { sandbox.denyEnv = [ "*" ]; };
     setsBaked = stub { sandbox.env.KLI_BAKED = "/etc"; };
     readsBaked = stub { sandbox.envFiles.KLI_BAKED = "/etc/hostname"; };
     secretBaked = stub { sandbox.secretEnv = [ "KLI_BAKED" ]; };
@@ -62,7 +61,7 @@ in
     longestContext = stub { context = lib.concatStrings (lib.genList (_: "0123456789abcdef") 4096); };
   };
 
-  # Refused by kli itself, in the build.
+  # Refused at evaluation or by kli itself in the build.
   refusedAtBuild = {
     policyKey = mkConfiguredKli { policy.requireSandbx = true; };
     capability = mkConfiguredKli { settings.capabilities = [ "file/raed" ]; };
