@@ -49,14 +49,14 @@ fn baked_instructions_are_told_whatever_the_system_prompt() {
 fn instructions_that_cannot_be_read_stop_the_run() {
     for (bytes, part) in [
         (&b"caf\xe9"[..], "AGENTS.md` is not UTF-8"),
-        (&[b'a'; 64 * 1024 + 1], "AGENTS.md` is longer than 65536 bytes"),
+        (&vec![b'a'; 64 * 1024 + 1], "AGENTS.md` is longer than 65536 bytes"),
     ] {
         let env = told(bytes);
         for words in [&["-p", "hi"][..], &["config", "check"], &["--print-authority"]] {
             env.kli(words).exits(2).says(part);
         }
     }
-    let ran = told(&[b'a'; 64 * 1024]).kli(&["config", "check"]);
+    let ran = told(&vec![b'a'; 64 * 1024]).kli(&["config", "check"]);
     ran.exits(0).says("baked instructions: ").says("AGENTS.md (read)");
 }
 
