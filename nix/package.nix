@@ -45,6 +45,8 @@ let
     pname = "kli-sandbox";
     inherit (manifest) version;
     src = sourceOf [ ../src/sandbox ];
+    # Cargo.toml has it: small before all else.
+    CARGO_PROFILE = "launcher";
     strictDeps = true;
     doCheck = false;
     cargoExtraArgs = "--locked --no-default-features --bin kli-sandbox";
