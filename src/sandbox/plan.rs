@@ -13,6 +13,7 @@ use super::sorted;
 use super::spec::{EnvPattern, Spec};
 use super::{INNER, MARKER, MASKS};
 
+mod around;
 pub mod environment;
 mod held;
 mod hidden;

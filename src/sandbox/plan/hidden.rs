@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::super::facts::{Denied, Facts, Found, Role};
 use super::super::sorted;
-use super::{Create, Kind, Mount, PlanError, in_replaced_tree, order, shown};
+use super::around::Around;
+use super::{Create, Kind, Mount, PlanError, covering, in_replaced_tree, order, shown};
 
 /// A read-only overlay that the launcher makes in its own namespace before bubblewrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,17 +103,14 @@ pub(super) fn wanted(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Wante
         let path = it.path.as_os_str().to_owned();
         (it.path.components().count(), path, it.kind.clone(), it.reason.clone())
     });
-    // As text: paths are compared part by part, which is slow for thousands of them.
-    let mut hidden: BTreeSet<OsString> = BTreeSet::new();
+    let mut hidden = Around::default();
     let mut seen: BTreeSet<OsString> = BTreeSet::new();
     all.retain(|it| {
-        if it.path.ancestors().any(|above| hidden.contains(above.as_os_str()))
-            || !seen.insert(it.path.clone().into_os_string())
-        {
+        if hidden.covers(&it.path) || !seen.insert(it.path.clone().into_os_string()) {
             return false;
         }
         if matches!(it.kind, NameKind::Directory | NameKind::File) {
-            hidden.insert(it.path.clone().into_os_string());
+            hidden.insert(&it.path);
         }
         true
     });
@@ -253,26 +251,33 @@ pub(super) fn hold(
     }
     held.rebinds = rebinds(facts, &wanted, mounts, &held.overlays, &hidden);
 
+    let mut same: Option<(PathBuf, Holder)> = None;
     for it in wanted {
-        let by_mount = match ground.writable(&it.path) {
-            Some(mount) => {
-                Err(format!("it lies inside the writable `{}`", shown(&mount.destination)))
+        // Names of one directory come one after the other, and have one answer.
+        let directory = it.path.parent().unwrap_or(&it.path);
+        let known = same.take().filter(|(last, _)| last.as_os_str() == directory.as_os_str());
+        let holder = match &known {
+            Some((_, holder)) => *holder,
+            None => ground.holder(&it.path, &held),
+        };
+        same = match known {
+            None if ground.is_one(directory, &held) => Some((directory.to_path_buf(), holder)),
+            known => known,
+        };
+        let by_mount = match holder {
+            Holder::Writable(mount) => {
+                let around = mounts.get(mount).map_or(directory, |it| it.destination.as_path());
+                Err(format!("it lies inside the writable `{}`", shown(around)))
             }
-            None => match held.rebinds.iter().find(|rebind| it.path.starts_with(&rebind.path)) {
-                Some(rebind) => {
-                    Err(format!("it lies inside `{}`, which stays fresh", shown(&rebind.path)))
-                }
-                None => held
-                    .overlays
-                    .iter_mut()
-                    .find(|overlay| {
-                        it.path != overlay.anchor && it.path.starts_with(&overlay.anchor)
-                    })
-                    .ok_or_else(|| match it.anchor.as_ref().and_then(|it| refused.get(it)) {
-                        Some(because) => because.clone(),
-                        None => "no overlay can lie around it".to_owned(),
-                    }),
-            },
+            Holder::Fresh(rebind) => {
+                let around = held.rebinds.get(rebind).map_or(directory, |it| it.path.as_path());
+                Err(format!("it lies inside `{}`, which stays fresh", shown(around)))
+            }
+            Holder::Overlay(number) => held.overlays.get_mut(number).ok_or_else(String::new),
+            Holder::None => Err(match it.anchor.as_ref().and_then(|it| refused.get(it)) {
+                Some(because) => because.clone(),
+                None => "no overlay can lie around it".to_owned(),
+            }),
         };
         match by_mount {
             Ok(overlay) => {
@@ -299,11 +304,11 @@ pub(super) fn hold(
     for overlay in &mut held.overlays {
         // Several absent paths may have the same first missing part.
         sorted::by_key(&mut overlay.names, |it| (depth(&it.path), it.path.as_os_str().to_owned()));
-        let mut seen: BTreeSet<OsString> = BTreeSet::new();
+        let mut seen = Around::default();
         overlay.names.retain(|name| {
-            let fresh = !name.path.ancestors().any(|above| seen.contains(above.as_os_str()));
+            let fresh = !seen.covers(&name.path);
             if fresh && !matches!(name.kind, NameKind::Link(_)) {
-                seen.insert(name.path.clone().into_os_string());
+                seen.insert(&name.path);
             }
             fresh
         });
@@ -415,6 +420,19 @@ fn rebinds(
     found
 }
 
+/// What a place lies in, by its number in the list.
+#[derive(Debug, Clone, Copy)]
+enum Holder {
+    /// A writable mount.
+    Writable(usize),
+    /// What stays as it is on the host.
+    Fresh(usize),
+    /// An overlay.
+    Overlay(usize),
+    /// None of these.
+    None,
+}
+
 struct Ground<'a> {
     facts: &'a Facts,
     mounts: &'a [Mount],
@@ -422,6 +440,32 @@ struct Ground<'a> {
 }
 
 impl Ground<'_> {
+    /// What decides how a place is held.
+    fn holder(&self, path: &Path, held: &Held) -> Holder {
+        let writable =
+            |mount: &Mount| mount.kind == Kind::Writable && path.starts_with(&mount.destination);
+        if let Some(number) = self.mounts.iter().position(writable) {
+            return Holder::Writable(number);
+        }
+        let fresh = |rebind: &Rebind| path.starts_with(&rebind.path);
+        if let Some(number) = held.rebinds.iter().position(fresh) {
+            return Holder::Fresh(number);
+        }
+        let below = |overlay: &Overlay| path != overlay.anchor && path.starts_with(&overlay.anchor);
+        held.overlays.iter().position(below).map_or(Holder::None, Holder::Overlay)
+    }
+
+    /// Whether all names in a directory have the same holder: nothing that can be one begins in it, nor
+    /// with it.
+    fn is_one(&self, directory: &Path, held: &Held) -> bool {
+        let writable = self.mounts.iter().filter(|mount| mount.kind == Kind::Writable);
+        let mut starts = writable
+            .map(|mount| &mount.destination)
+            .chain(held.rebinds.iter().map(|rebind| &rebind.path))
+            .chain(held.overlays.iter().map(|overlay| &overlay.anchor));
+        !starts.any(|start| start != directory && start.starts_with(directory))
+    }
+
     /// The writable mount around a path.
     fn writable(&self, path: &Path) -> Option<&Mount> {
         self.mounts
@@ -474,7 +518,7 @@ impl Ground<'_> {
                 shown(anchor)
             ));
         }
-        if self.hidden.iter().any(|mask| anchor.starts_with(&mask.destination)) {
+        if covering(self.hidden, anchor).is_some() {
             return Some("it is hidden itself".into());
         }
         (!self.is_seen(anchor)).then(|| "the jail has a tree of its own there".into())
