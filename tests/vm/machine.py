@@ -129,7 +129,7 @@ def main(words: list[str]) -> int:
         print(f"the machine is up, {time.monotonic() - begin:.0f} s", flush=True)
         exec(code, {"__name__": "testScript", "machine": machine})  # noqa: S102
     except (AssertionError, RuntimeError) as error:
-        print(f"FAILED {error}", flush=True)
+        print(f"the test ended: {error}", flush=True)
         return 1
     finally:
         machine.off()

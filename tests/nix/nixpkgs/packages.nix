@@ -129,7 +129,7 @@ in
   '';
   git = program "git" "git";
   perl = program "perl" "perl";
-  procps = program "procps" "ps";
+  procps = program "ps" "procps";
   cargo-deny = program "cargo-deny" "cargo-deny";
   cargo-nextest = program "cargo-nextest" "cargo-nextest";
   bashInteractive = program "bash" "bash";
