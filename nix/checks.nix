@@ -23,6 +23,9 @@ kli.checks
     else
       throw "evaluation tests failed:\n${report}";
 
+  # Needs the system feature `kvm`.
+  vm = (import ./vm-tests.nix { inherit pkgs kli; }).test;
+
   configured = kli.mkConfiguredKli {
     settings.model = "replay/demo";
     sandbox = {

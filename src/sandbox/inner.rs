@@ -163,10 +163,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     let words: Vec<OsString> = words.collect();
     let input = io::stdin();
     let handed = (shared && foreground).then(|| input.as_fd());
-    let spawned = sys::terminal::spawn(&words, &environment, keys.as_ref(), handed);
-    // The program has them now.
-    drop((environment, keys));
-    let program = match spawned {
+    let program = match sys::terminal::spawn(&words, environment, keys, handed) {
         Ok(program) => program,
         Err(error) => {
             let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();

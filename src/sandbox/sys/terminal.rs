@@ -33,8 +33,8 @@ pub(in super::super) fn leave_session() -> io::Result<()> {
 /// `exec`); `foreground` is a terminal that is handed to it before it begins.
 pub(in super::super) fn spawn(
     words: &[OsString],
-    environment: &[CString],
-    keys: Option<&OwnedFd>,
+    environment: Vec<CString>,
+    keys: Option<OwnedFd>,
     foreground: Option<BorrowedFd<'_>>,
 ) -> io::Result<i32> {
     if let Some(path) =
@@ -56,7 +56,7 @@ pub(in super::super) fn spawn(
     let (ours, theirs) = pair()?;
     // The child makes room for the keys before it can say what failed.
     let theirs = rustix::io::fcntl_dupfd_cloexec(theirs, KEYS + 1)?;
-    let keys = keys.map_or(-1, AsRawFd::as_raw_fd);
+    let given = keys.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: one thread, so the child may do what this process may; it leaves by `execvpe` or
     // `_exit` only. The pointers outlive the calls.
     let pid = unsafe {
@@ -65,10 +65,10 @@ pub(in super::super) fn spawn(
             let mut go = 0_u8;
             if libc::read(theirs.as_raw_fd(), (&raw mut go).cast(), 1) == 1 {
                 libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-                let placed = match keys {
-                    KEYS => libc::fcntl(keys, libc::F_SETFD, 0),
+                let placed = match given {
+                    KEYS => libc::fcntl(given, libc::F_SETFD, 0),
                     ..KEYS => 0,
-                    _ => libc::dup2(keys, KEYS),
+                    _ => libc::dup2(given, KEYS),
                 };
                 if placed >= 0 {
                     libc::execvpe(program.as_ptr(), pointers.as_ptr(), variables.as_ptr());
@@ -94,6 +94,8 @@ pub(in super::super) fn spawn(
             libc::tcsetpgrp(terminal.as_raw_fd(), pid);
         }
     }
+    // The child has its own. Once the program runs, nobody finds them here.
+    drop((variables, environment, keys));
     rustix::io::write(&ours, &[1])?;
     let mut error = [0; size_of::<i32>()];
     if rustix::io::read(&ours, &mut error)? == error.len() {
