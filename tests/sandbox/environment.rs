@@ -262,7 +262,8 @@ fn what_an_entrypoint_kept_from_the_loader_is_the_programs() {
 fn only_what_the_loader_reads_can_have_been_kept_from_it() {
     for_both(|world| {
         world.spec("{}");
-        let marked = ["KLI_STATE_DIR", "KLI_BAKED", "LDPRELOAD", "GLIBC_TUNABLES_X", "ANTHROPIC_API_KEY"];
+        let marked =
+            ["KLI_STATE_DIR", "KLI_BAKED", "LDPRELOAD", "GLIBC_TUNABLES_X", "ANTHROPIC_API_KEY"];
         let mut command = world.run_with(&[], &["env"]);
         command.env("KLI_BAKED", "/the/entrypoints").env("KLI_LOADER_GLIBC_TUNABLES", "x=y");
         for name in marked {
