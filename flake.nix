@@ -34,7 +34,11 @@
       forSystems =
         names: make: lib.genAttrs names (system: make (pkgsOf system) (kliFor (pkgsOf system)));
 
-      mkConfiguredKli = args: (kliFor args.pkgs).mkConfiguredKli (removeAttrs args [ "pkgs" ]);
+      mkConfiguredKli =
+        args:
+        (kliFor (args.pkgs or (throw "kli: `lib.mkConfiguredKli` needs `pkgs`; hand it your package set, or take `lib.SYSTEM.mkConfiguredKli`")))
+        .mkConfiguredKli
+          (removeAttrs args [ "pkgs" ]);
     in
     {
       packages = forSystems systems (

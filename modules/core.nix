@@ -28,6 +28,8 @@ let
       policy
       sandbox
       dataDir
+      context
+      package
       ;
     home = home config;
     machinePolicy = bindsMachine && cfg.policy != { };

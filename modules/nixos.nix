@@ -19,6 +19,7 @@
       }:
       let
         cfg = config.programs.kli;
+        spec = import ../nix/spec.nix { inherit lib; };
         confined = cfg.enable && cfg.sandbox != null;
 
         # A switch of the kernel, as the configuration sets it; both ways to write its name exist.
@@ -44,7 +45,9 @@
               if cfg.finalPackage != null then
                 "${cfg.finalPackage.bakedConfig}/policy.json"
               else
-                pkgs.writeText "policy.json" (builtins.toJSON cfg.policy);
+                pkgs.writeText "policy.json" (
+                  builtins.toJSON (spec.refuseSecrets "programs.kli.policy" cfg.policy)
+                );
           })
           (lib.mkIf confined {
             assertions = [

@@ -5,7 +5,7 @@
 { lib, ... }:
 let
   inherit (lib) literalExpression mkOption types;
-  inherit (import ../nix/spec.nix { inherit lib; }) providerKeys;
+  inherit (import ../nix/spec.nix { inherit lib; }) couldBeKey providerKeys;
   values = import ../nix/values.nix { inherit lib; };
 
   # A type with a further condition and words of its own, which an error shows.
@@ -19,6 +19,10 @@ let
   spelled = "/…, ~/…, ./…, $HOME/… or $XDG_…/…, without ..";
   path = narrowed types.str values.path "path (${spelled})";
   deniedPath = narrowed types.str values.denied "path to hide (${spelled})";
+  # A key that somebody writes in the place of its file is let through here, and refused in
+  # nix/findings.nix: the error of a type would print it.
+  secretPath = narrowed types.str (text: values.denied text || couldBeKey text) deniedPath.description;
+  valuePath = narrowed types.str (text: values.path text || couldBeKey text) path.description;
   readOnlyPath = narrowed types.str values.readOnly "path to protect (${spelled})";
   writablePath = narrowed types.str values.writable "path to write (${spelled}; or a word for caches such as @cargo)";
   pattern = narrowed types.str values.pattern "pattern of paths to hide (${spelled}; with *, ? and [a-z] in a name, ** between slashes)";
@@ -188,7 +192,7 @@ let
     };
 
     envFiles = mkOption {
-      type = byVariable path;
+      type = byVariable valuePath;
       default = { };
       example = {
         GITHUB_TOKEN = "/run/secrets/github-token";
@@ -202,7 +206,7 @@ let
     };
 
     secrets = mkOption {
-      type = byKey deniedPath;
+      type = byKey secretPath;
       default = { };
       example = {
         ANTHROPIC_API_KEY = "/run/secrets/anthropic";

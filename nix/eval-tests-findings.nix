@@ -48,6 +48,77 @@ in
     expr = problems { } ++ warnings { } ++ problems { sandbox = { }; } ++ warnings { sandbox = { }; };
     expected = [ ];
   };
+  "a key in the place of its file is refused and not shown" = {
+    expr = problems {
+      sandbox = {
+        secrets.ANTHROPIC_API_KEY = "sk-ant-api03-0123456789abcdef";
+        envFiles.TOKEN = "0123456789abcdef0123456789abcdef";
+      };
+    };
+    expected = map (
+      option:
+      "`p.sandbox.${option}` must be the path of a file, and what is written there looks like the key itself: take it out, and replace the key if it is a real one"
+    ) [ "secrets.ANTHROPIC_API_KEY" "envFiles.TOKEN" ];
+  };
+  "a key's file in the store is refused" = {
+    expr = problems {
+      settings.providers = {
+        anthropic.keyFile = ./findings.nix;
+        openai.keyFile = "${builtins.storeDir}/key";
+        right.keyFile = "/home/ada/key";
+      };
+      profiles.own.settings.providers.anthropic.keyFile = ./findings.nix;
+      sandbox = {
+        secrets.A = "${builtins.storeDir}/key";
+        secrets.B = "./${builtins.storeDir}/key";
+        envFiles.C = "${builtins.storeDir}//key";
+      };
+    };
+    expected =
+      let
+        literal = "is a path of Nix, and the file would be copied to the store, where every user of the machine can read it: write the path as a string, in quotes";
+        stored = file: "names `${builtins.storeDir}${file}`, a file of the store, which every user of the machine can read: keep the key out of the store, and name a file outside";
+      in
+      [
+        "`p.settings.providers.anthropic.keyFile` ${literal}"
+        "`p.settings.providers.openai.keyFile` ${stored "/key"}"
+        "`p.profiles.own.settings.providers.anthropic.keyFile` ${literal}"
+        "`p.sandbox.secrets.A` ${stored "/key"}"
+        "`p.sandbox.envFiles.C` ${stored "//key"}"
+      ];
+  };
+  "a package with a configuration of its own leaves no place for another" = {
+    expr =
+      let
+        configured = sandboxSpec: arguments: problems ({ package = { inherit sandboxSpec; bakedConfig = "x"; }; } // arguments);
+      in
+      configured "x" { }
+      ++ configured null { sandbox = { }; }
+      ++ configured "x" {
+        settings.model = "a/b";
+        policy.requireSandbox = true;
+        sandbox = { };
+      }
+      ++ problems {
+        package = { };
+        settings.model = "a/b";
+      };
+    expected = [
+      "`p.package` is a kli that is configured already, which puts its own configuration in the place of `p.settings`, `p.policy`, `p.sandbox`: name the kli that it was made of, or leave these out"
+    ];
+  };
+  "a context that is the name of a file is doubtful" = {
+    expr = lib.concatMap (context: warnings { inherit context; }) [
+      "~/AGENTS.md"
+      "/ means the root\nof the tree"
+      "Be brief."
+      "${builtins.storeDir}/AGENTS.md"
+      ./findings.nix
+    ];
+    expected = [
+      "`p.context` is the text `~/AGENTS.md`, and the model is told this text and not what a file of this name holds: for a file, write its path without quotes"
+    ];
+  };
   "a sandbox needs Linux" = {
     expr = problems {
       sandbox = { };

@@ -239,6 +239,16 @@ in
       })).environment.etc."kli/policy.json".source.text;
     expected = ''{"denyTools":["bash"]}'';
   };
+  "and a key in it is refused there, too" = {
+    expr =
+      (builtins.tryEval
+        (nixos (enabled {
+          package = null;
+          policy.denyTools = [ "sk-ant-api03-0123456789abcdef" ];
+        })).environment.etc."kli/policy.json".source.text
+      ).success;
+    expected = false;
+  };
   "without a policy there is no file" = {
     expr = (nixos (enabled { })).environment.etc;
     expected = { };

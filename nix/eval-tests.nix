@@ -223,6 +223,33 @@ in
       [ "sandbox.secrets.ANTHROPIC_API_KEY" ]
     ];
   };
+  "a state directory is one that the sandbox can make writable" = {
+    expr =
+      let
+        options = import ../modules/options.nix { inherit lib; };
+        given =
+          dataDir:
+          (lib.evalModules {
+            modules = [
+              { options = { inherit (options) dataDir; }; }
+              { config = { inherit dataDir; }; }
+            ];
+          }).config.dataDir;
+      in
+      map (dataDir: holds (given dataDir)) [
+        "/proc/kli"
+        "/sys/kli"
+        "/dev/shm"
+        "/run"
+        "/home/"
+        "/"
+        "~/"
+        "@cargo"
+        "/run/kli"
+        "~/kli"
+      ];
+    expected = lib.genList (index: index >= 8) 10;
+  };
   "a misspelt key is refused" = {
     expr = holds (evaluate { netwrok = false; });
     expected = false;

@@ -133,7 +133,8 @@ let
     else if hasPrefix "./" path then
       [ "." ] ++ parts
     else
-      below.${head parts} ++ rest;
+      # What is no path at all is told of elsewhere.
+      (below.${head parts} or [ path ]) ++ rest;
   covers = outer: inner: take (length outer) inner == outer;
 
   # The trees that the jail replaces, and what of them it shows all the same.
@@ -312,6 +313,72 @@ let
     in
     concatMap of sandbox.denyRead;
 
+  inStore =
+    text:
+    isString text
+    && hasPrefix "/" text
+    && covers (values.parts builtins.storeDir) (values.parts text);
+
+  # Keys in the place of the files that hold them, and files that every user can read.
+  secretFileProblems =
+    prefix: sandbox:
+    concatMap (
+      option:
+      concatMap (
+        name:
+        let
+          file = sandbox.${option}.${name};
+        in
+        if !values.path file then
+          [
+            "`${prefix}sandbox.${option}.${name}` must be the path of a file, and what is written there looks like the key itself: take it out, and replace the key if it is a real one"
+          ]
+        else
+          optional (inStore file)
+            "`${prefix}sandbox.${option}.${name}` names ${quoted file}, a file of the store, which every user of the machine can read: keep the key out of the store, and name a file outside"
+      ) (attrNames sandbox.${option})
+    ) [
+      "secrets"
+      "envFiles"
+    ];
+
+  # A path without quotes is copied to the store as soon as it is written into a file there.
+  keyFileProblems =
+    { option, value }:
+    lib.concatLists (
+      mapAttrsToList (
+        name: provider:
+        let
+          file = (objects provider).keyFile or null;
+        in
+        if builtins.isPath file || isAttrs file && file ? outPath then
+          [
+            "`${option}.providers.${name}.keyFile` is a path of Nix, and the file would be copied to the store, where every user of the machine can read it: write the path as a string, in quotes"
+          ]
+        else
+          optional (inStore file)
+            "`${option}.providers.${name}.keyFile` names ${quoted file}, a file of the store, which every user of the machine can read: keep the key out of the store, and name a file outside"
+      ) (objects (value.providers or { }))
+    );
+
+  # A kli that comes with a configuration of its own, which its entrypoint puts in the place of this.
+  packageProblems =
+    arguments:
+    let
+      inherit (arguments) prefix package;
+      lost =
+        optional (arguments.settings != { }) "settings"
+        ++ optional (arguments.profiles != { }) "profiles"
+        ++ optional (arguments.policy != { }) "policy"
+        ++ optional (arguments.context != null) "context"
+        ++ optional (arguments.dataDir != null) "dataDir"
+        ++ optional (arguments.sandbox != null && package.sandboxSpec or null != null) "sandbox";
+    in
+    optional (package != null && package ? bakedConfig && lost != [ ])
+      "`${prefix}package` is a kli that is configured already, which puts its own configuration in the place of ${
+        names (map (option: "${prefix}${option}") lost)
+      }: name the kli that it was made of, or leave these out";
+
   # Providers whose key kli could not read inside.
   keyFileWarnings =
     arguments:
@@ -358,6 +425,8 @@ let
       policy = { };
       sandbox = null;
       dataDir = null;
+      context = null;
+      package = null;
       # The home directory of the only user, where the surface knows one.
       home = null;
       # Whether `policy` becomes the machine's.
@@ -384,6 +453,8 @@ let
       { option, value }:
       optionals (value ? capabilities) (capabilityProblems "${option}.capabilities" value.capabilities)
     ) (settingsIn arguments)
+    ++ concatMap keyFileProblems (settingsIn arguments)
+    ++ packageProblems arguments
     ++ optionals (policy ? capabilities) (
       capabilityProblems "${prefix}policy.capabilities" policy.capabilities
     )
@@ -402,6 +473,7 @@ let
     ) (filter (name: elem name builtinProfiles) (attrNames profiles))
     ++ optionals (sandbox != null) (
       variableProblems "${prefix}sandbox." sandbox
+      ++ secretFileProblems prefix sandbox
       ++ deniedProblems arguments
       ++
         optional (length sandbox.localPorts > 64)
@@ -418,9 +490,12 @@ let
         settings
         policy
         sandbox
+        context
         ;
     in
-    map (key: "`${prefix}settings.${key}` is no setting of this kli, which ignores it") (
+    optional (isString context && !inStore context && match "[^\n]*" context != null && values.path context)
+      "`${prefix}context` is the text ${quoted context}, and the model is told this text and not what a file of this name holds: for a file, write its path without quotes"
+    ++ map (key: "`${prefix}settings.${key}` is no setting of this kli, which ignores it") (
       subtractLists (attrNames settingsSchema.properties) (attrNames settings)
     )
     ++ optional (sandbox == null && policy.requireSandbox or false == true)

@@ -17,7 +17,15 @@ let
   # kli reads no more of its baked instructions.
   longestContext = 64 * 1024;
 
-  # The instructions as a text, from a text or a file; those of a package are left to its build.
+  # Whether the instructions are a file of the store: of a package, of an input, or of `"${./a-path}"`.
+  isStored =
+    context:
+    builtins.isAttrs context
+    || builtins.isString context
+      && lib.hasPrefix "${builtins.storeDir}/" context
+      && builtins.match "[^\n]*" context != null;
+
+  # The instructions as a text, from a text or a file; those of the store are left to the build.
   contextText =
     prefix: context:
     let
@@ -82,7 +90,8 @@ let
               }
             );
             policy = builtins.toJSON (spec.refuseSecrets "${prefix}policy" policy);
-            context = if context == null || builtins.isAttrs context then "" else contextText prefix context;
+            context = if context == null || isStored context then "" else contextText prefix context;
+            contextFile = if isStored context then "${context}" else "";
             passAsFile = [
               "settings"
               "policy"
@@ -94,8 +103,8 @@ let
             cp "$settingsPath" "$out/settings.json"
             ${lib.optionalString (policy != { }) ''cp "$policyPath" "$out/policy.json"''}
             ${lib.optionalString (context != null) (
-              if builtins.isAttrs context then
-                ''cp ${context} "$out/AGENTS.md"''
+              if isStored context then
+                ''cp "$contextFile" "$out/AGENTS.md"''
               else
                 ''cp "$contextPath" "$out/AGENTS.md"''
             )}
@@ -204,6 +213,8 @@ let
         policy
         sandbox
         dataDir
+        context
+        package
         ;
       inherit (stdenv.hostPlatform) system isLinux;
     } (build sandboxSpec);
@@ -216,10 +227,7 @@ in
   # The arguments are checked by the declarations of the modules: same names, same types, same
   # defaults, and an unknown one is an error that names it.
   mkConfiguredKli =
-    {
-      name ? "kli",
-      ...
-    }@args:
+    args:
     let
       evaluated = lib.evalModules {
         prefix = [ "mkConfiguredKli" ];
@@ -239,11 +247,25 @@ in
                 type = lib.types.package;
                 default = kli;
               };
+              # `-admin` comes behind it, and Nix takes 211 characters.
+              name = lib.mkOption {
+                type =
+                  lib.types.addCheck lib.types.str (
+                    text:
+                    builtins.match "[A-Za-z0-9+_?=-][A-Za-z0-9+._?=-]*" text != null
+                    && builtins.stringLength text <= 200
+                  )
+                  // {
+                    description = "name of a derivation (letters, digits and +._?=-)";
+                    descriptionClass = "noun";
+                  };
+                default = "kli";
+              };
             };
           }
           {
             _file = "the arguments of mkConfiguredKli";
-            config = removeAttrs args [ "name" ];
+            config = args;
           }
         ];
       };
@@ -255,14 +277,16 @@ in
           policy
           sandbox
           dataDir
+          context
+          package
           ;
         inherit (stdenv.hostPlatform) system isLinux;
       };
     in
     lib.showWarnings (findings.warnings judged) configure {
       prefix = "mkConfiguredKli.";
-      inherit name;
       inherit (evaluated.config)
+        name
         package
         settings
         profiles

@@ -64,6 +64,7 @@ let
     "sk-ant-[A-Za-z0-9_-]{8}"
     "sk-proj-[A-Za-z0-9_-]{8}"
     "sk-or-[A-Za-z0-9_-]{8}"
+    "sk-(svcacct|admin)-[A-Za-z0-9_-]{8}"
     "sk-[A-Za-z0-9]{20}"
     "A(KIA|SIA)[0-9A-Z]{16}"
     "AIza[0-9A-Za-z_-]{30}"
@@ -167,5 +168,7 @@ in
     secretsIn
     refuseSecrets
     ;
+  # Whether a text by itself could be a key, whatever its name.
+  couldBeKey = text: isString text && (issued text || keylike text);
   json = sandbox: toJSON (render sandbox);
 }

@@ -195,10 +195,11 @@ let
   # Of a size of either kind, a number of bytes or digits with a unit.
   bytes = amount: if isString amount then sizeOf amount else amount;
 
-  # Where kli may keep its data: the variable that names it is read by kli, which knows these two.
+  # Where kli may keep its data: the variable that names it is read by kli, which knows these two. In
+  # the sandbox it becomes a writable path.
   ownPlace =
     text:
-    isString text
+    writable text
     && (hasPrefix "/" text || hasPrefix "~/" text)
     && parts text != [ ]
     && !elem (parts text) [ [ "~" ] ]

@@ -401,10 +401,13 @@ fn find_program(
 /// kin, ld.so(8)), so that they act on the program inside and not already on this process.
 const KEPT_FROM_THE_LOADER: &[u8] = b"KLI_LOADER_";
 
-/// Returns the name that a variable had before an entrypoint put it aside.
+/// Returns the name that a variable had before an entrypoint put it aside. Only what the loader reads
+/// is put aside: under any other name a caller could give what the entrypoint has replaced or removed.
 fn given_name(name: OsString) -> OsString {
     match name.as_bytes().strip_prefix(KEPT_FROM_THE_LOADER) {
-        Some(rest) if !rest.is_empty() => OsStr::from_bytes(rest).to_owned(),
+        Some(rest) if rest.starts_with(b"LD_") || rest == b"GLIBC_TUNABLES" => {
+            OsStr::from_bytes(rest).to_owned()
+        }
         _ => name,
     }
 }

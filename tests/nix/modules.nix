@@ -149,6 +149,21 @@ let
       options.context = "use ${key}";
       says = p: secret "${p}context" issued;
     };
+    secretAsItsFile = {
+      options.sandbox.secrets.ANTHROPIC_API_KEY = key;
+      says = p: "`${p}sandbox.secrets.ANTHROPIC_API_KEY` must be the path of a file, and what is written there looks like the key itself";
+    };
+    keyFileOfTheRepository = {
+      options.settings.providers.anthropic.keyFile = ./probe.sh;
+      says = p: "`${p}settings.providers.anthropic.keyFile` is a path of Nix, and the file would be copied to the store";
+    };
+    configuredPackage = {
+      options = {
+        package = kli.lib.${system}.mkConfiguredKli { package = probe; };
+        policy.requireSandbox = true;
+      };
+      says = p: "`${p}package` is a kli that is configured already, which puts its own configuration in the place of `${p}policy`";
+    };
     secretInTheSandbox = {
       options.sandbox.env.MY_TOKEN = "0123456789abcdef0123456789abcdef";
       says = p: secret "${p}sandbox.env.MY_TOKEN" "`MY_TOKEN` holds a long string that looks like a key";

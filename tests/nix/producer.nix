@@ -36,6 +36,7 @@ in
   # The same bytes as a file.
   contextFile = stub { context = ./hard-strings.json; };
   contextPackage = stub { context = pkgs.writeText "AGENTS.md" "from a package\n"; };
+  contextStored = stub { context = "${pkgs.writeText "AGENTS.md" "from a package\n"}"; };
   # With a state directory that is nowhere writable in the jail.
   closedState = stub {
     dataDir = "/var/lib/kli";
@@ -51,6 +52,8 @@ in
       dataDir = "/data";
       sandbox.denyEnv = [ "KLI_STATE_DIR" ];
     };
+    noName = stub { name = "my kli"; };
+    noPackages = kli.lib.mkConfiguredKli { package = probe; };
     longContext = stub { context = lib.concatStrings (lib.genList (_: "0123456789abcdef") 4097); };
     secretInContext = stub { context = "the key is sk-ant-api03-0123456789abcdef"; };
     secretInPolicy = stub { policy.allowedAddresses = [ "https://sk-ant-api03-0123456789abcdef@example.org" ]; };

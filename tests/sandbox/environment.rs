@@ -257,6 +257,27 @@ fn what_an_entrypoint_kept_from_the_loader_is_the_programs() {
     });
 }
 
+/// What an entrypoint replaced or took away must not come back under the mark.
+#[test]
+fn only_what_the_loader_reads_can_have_been_kept_from_it() {
+    for_both(|world| {
+        world.spec("{}");
+        let marked =
+            ["KLI_STATE_DIR", "KLI_BAKED", "LDPRELOAD", "GLIBC_TUNABLES_X", "ANTHROPIC_API_KEY"];
+        let mut command = world.run_with(&[], &["env"]);
+        command.env("KLI_BAKED", "/the/entrypoints").env("KLI_LOADER_GLIBC_TUNABLES", "x=y");
+        for name in marked {
+            command.env(format!("KLI_LOADER_{name}"), "/the/callers");
+        }
+        let text = ok(&command.output().unwrap());
+        has(&text, &["\nKLI_BAKED=/the/entrypoints\n", "GLIBC_TUNABLES=x=y\n"]);
+        assert!(!text.contains("KLI_LOADER_GLIBC_TUNABLES="), "{text}");
+        for name in marked {
+            assert!(!text.contains(&format!("\n{name}=/the/callers")), "{name} in {text}");
+        }
+    });
+}
+
 #[test]
 fn what_the_specification_sets_wins_over_the_caller_and_the_command_line_removes_it() {
     for_both(|world| {
