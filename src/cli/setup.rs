@@ -109,11 +109,16 @@ impl Setup {
         let baked = self.baked.as_deref().map(physical);
         for (variable, place) in [(names::XDG_CONFIG_HOME, own), (names::KLI_BAKED, baked)] {
             let Some(place) = place else { continue };
+            // Where the home itself is the project, so is everything in it.
             let inside = |root: &Path| {
-                // Where the home itself is the project, so is everything in it.
-                place.starts_with(root) && !home.as_ref().is_some_and(|home| home.starts_with(root))
+                place.starts_with(root) && home.as_ref().is_none_or(|home| home != root)
             };
-            if inside(&self.workspace) || inside(&physical(&self.project.root)) {
+            let roots = [self.workspace.clone(), physical(&self.project.root)];
+            if roots.iter().any(|root| inside(root)) {
+                let led = |home: &PathBuf| {
+                    place.starts_with(home) && roots.iter().any(|root| home.starts_with(root))
+                };
+                let variable = if home.as_ref().is_some_and(led) { names::HOME } else { variable };
                 self.warnings.push(format!(
                     "the settings of `{}` lie in the project, where the agent may write them; set \
                      {variable} to a place outside, or unset it",

@@ -194,6 +194,15 @@ fn settings_that_lie_where_the_agent_writes_are_told() {
     env.kli(&["--print-authority"]).exits(0).says(notice);
     let report = env.kli(&["doctor", "--json"]).json();
     assert!(report.to_string().contains(notice), "{report}");
+    let home = env.work().join("home");
+    fs::create_dir_all(home.join(".config/kli")).unwrap();
+    fs::write(home.join(".config/kli/settings.json"), "{}").unwrap();
+    let moved = Env::new().var("HOME", home.to_str().unwrap());
+    let elsewhere = moved.kli(&["--print-authority"]);
+    assert!(!elsewhere.err.contains("lie in the project"), "control: {}", elsewhere.err);
+    let moved = env.var("XDG_CONFIG_HOME", "").var("HOME", home.to_str().unwrap());
+    moved.kli(&["--print-authority"]).exits(0).says(&notice.replace("XDG_CONFIG_HOME", "HOME"));
+    let env = moved;
     let baked = env.work().join("baked");
     fs::create_dir(&baked).unwrap();
     fs::write(baked.join("settings.json"), "{}").unwrap();
