@@ -237,7 +237,7 @@ fn terminal(machine: &Machine) -> Finding {
     Finding::new(
         id,
         Status::Info,
-        "a program that has a terminal may type into it; the jail has none",
+        "a program that has a terminal may type into it; inside the jail that is refused",
     )
     .repair("Linux 6.2 or later: as root `sysctl -w dev.tty.legacy_tiocsti=0`")
 }

@@ -41,7 +41,7 @@ fn variables() -> Vec<Row> {
         start(
             4,
             "follow a variable to a bus of the session",
-            "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/bus SSH_AUTH_SOCK=$R/agent \"$L\" run --spec \"$SPEC\" -- \
+            "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/0/SECRET-BUS SSH_AUTH_SOCK=$R/SECRET-AGENT \"$L\" run --spec \"$SPEC\" -- \
              sh -c 'printenv DBUS_SESSION_BUS_ADDRESS SSH_AUTH_SOCK; echo end'",
         )
         .refused("end")
@@ -108,10 +108,10 @@ fn keys() -> Vec<Row> {
             .control("cat ~/.key", "SECRET-FILE"),
         keys(
             "find a key in a file of the jail",
-            "grep -rsl SE'C'RET-FILE /run /tmp ~ . /dev/shm; echo end",
+            "grep -rsah SE'C'RET-FILE /run /tmp ~ . /dev/shm; echo end",
         )
         .refused("end")
-        .control("grep -rsl SE'C'RET-FILE ~/.key", ".key"),
+        .control("grep -rsah SE'C'RET-FILE ~", "SECRET-FILE"),
         keys("take a key out of process 1's descriptors", "cat /proc/1/fd/*; ls /proc/1/fd")
             .refused("Permission denied")
             .control("cat /proc/self/fd/9 9<~/.key", "SECRET-FILE"),

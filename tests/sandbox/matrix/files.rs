@@ -54,7 +54,7 @@ fn view() -> Vec<Row> {
         .refused("Operation not permitted")
         .effect("grep other /proc/sys/kernel/hostname")
         .control("unshare -Uru perl -e 'my $n = \"other\"; syscall(170, $n, 5) == 0 and print \"named\\n\"'", "named"),
-        row(1, "see shared memory of the host", "tail -n +2 /proc/sysvipc/shm; echo none")
+        row(1, "see shared memory of the host", "tail -n +2 /proc/sysvipc/shm | sed \"s/^/SEC''RET /\"; echo none")
             .setup("ipcmk -M 4096 | tr -dc 0-9 > $R/data/shm")
             .refused("none")
             .control("cut -c1-40 /proc/sysvipc/shm; ipcrm -m $(cat $R/data/shm)", "shmid"),
@@ -163,8 +163,8 @@ fn hidden() -> Vec<Row> {
             .spec(r#"{"denyReadGlobs":["./**/*.pem"]}"#)
             .refused("size 0")
             .control("cat keys/a.pem", "SECRET-PEM"),
-        row(2, "learn the hidden names", "cat /proc/self/mountinfo /proc/1/cmdline /run/kli/sandbox.json 2>/dev/null | grep -a -c -e 'netr[c]' -e '[.]aw[s]'")
-            .refused("0")
+        row(2, "learn the hidden names", "cat /proc/self/mountinfo /proc/1/cmdline /run/kli/sandbox.json 2>/dev/null | grep -a -c -e 'netr[c]' -e '[.]aw[s]' | sed 's/^/lines: /'")
+            .refused("lines: 0\n")
             .control("echo ~/.netrc | grep -c netrc", "1"),
         row(2, "hide less by another list", "cat ~/.netrc; ls ~/.aws; stat -c 'size %s' ~/.netrc")
             .spec(r#"{"writablePaths":["~/.aws","~/.netrc"],"readOnlyPaths":["~/.netrc"],"denyRead":["~/.aws","~/.netrc"]}"#)

@@ -63,10 +63,10 @@ pub(super) fn rows() -> Vec<Row> {
             .refused("Read-only file system")
             .effect("ls ~/.ssh/x 2>/dev/null")
             .control("touch ~/.ssh/y && rm ~/.ssh/y && echo made", "made"),
-        git("dirty what `git status` shows", "git status --porcelain --ignored; echo end")
+        git("dirty what `git status` shows", "git status --porcelain --ignored | sed \"s/^/SEC''RET /; s/.*!! [.]env$/as outside/\"")
             .setup("printf '.env\\n' >> .git/info/exclude")
-            .refused("!! .env\nend|end")
-            .control("git status --porcelain --ignored", ".env"),
+            .refused("as outside")
+            .control("git status --porcelain --ignored", "!! .env"),
         git("commit (which works)", "echo x > new && git add new && git commit -qm new && git log --oneline | wc -l")
             .refused("2")
             .control("git log --oneline | wc -l", "2"),

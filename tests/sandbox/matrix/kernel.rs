@@ -1,12 +1,10 @@
 //! Law 7 and law 14: the kernel's surface, the terminal, and limits.
 
-use std::fs::OpenOptions;
-
-use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use std::fs;
 
 use crate::jail::{World, err, ok, out};
 
-use super::{Row, code, row};
+use super::{Row, code, row, start};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = surface();
@@ -19,25 +17,24 @@ const DENIED: &str = "Operation not permitted|Permission denied";
 fn surface() -> Vec<Row> {
     vec![
         code(7, "type into the caller's terminal", |world| {
-            let inject = |request: &str| {
-                format!("perl -e 'my $c = \"x\"; ioctl(STDIN, {request}, $c) and print \"SEC\", \"RET injected\\n\" or print \"$!\\n\"'")
+            // `script` gives each a terminal that is its own.
+            let typed = |start: &str, request: &str| {
+                let inject = format!(
+                    r#"{start} perl -e "ioctl(STDIN, {request}, my \$c = q(x)) and print q(SEC), qq(RET typed\n) or print qq(\$!\n)""#
+                );
+                ok(&world.command("script").args(["-qec", &inject, "/dev/null"]).output().unwrap())
             };
-            let mut told = String::new();
+            let (launcher, spec) = (world.launcher(), world.spec_file());
+            let jail = format!("'{}' run --spec '{}' --", launcher.display(), spec.display());
             // TIOCSTI, the same with bits set above the lower half, TIOCLINUX.
-            for request in ["0x5412", "0x100005412", "0x541c"] {
-                let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-                let ours = openpt(flags).unwrap();
-                unlockpt(&ours).unwrap();
-                let name = ptsname(&ours, Vec::new()).unwrap();
-                let theirs = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap());
-                let mut command = world.run_with(&[], &["sh", "-c", &inject(request)]);
-                let output = command.stdin(theirs.unwrap()).output().unwrap();
-                told.push_str(&out(&output));
-                told.push_str(&err(&output));
-            }
-            told
+            let told = ["0x5412", "0x100005412", "0x541c"].map(|request| typed(&jail, request));
+            assert!(told.iter().all(|it| it.contains("Operation not permitted")), "{told:?}");
+            // The control, where the kernel itself refuses nothing.
+            let kernel = fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").unwrap_or_default();
+            assert!(kernel.trim() == "0" || typed("", "0x5412").contains("typed"));
+            told.concat()
         })
-        .refused("Operation not permitted|Inappropriate|Permission denied|No such"),
+        .refused("Operation not permitted"),
         row(7, "make a user namespace", "unshare -U true")
             .refused("unshare failed")
             .control("unshare -U true && echo made", "made"),
@@ -54,15 +51,25 @@ fn surface() -> Vec<Row> {
             .control("install -m 4755 /bin/true other && echo made; rm -f other", "made"),
         row(7, "become root by a setuid program", "grep NoNewPrivs /proc/self/status; grep CapBnd /proc/self/status")
             .refused("NoNewPrivs:\t1")
-            .control("grep NoNewPrivs /proc/self/status", "NoNewPrivs:"),
+            .control("grep NoNewPrivs /proc/self/status", "NoNewPrivs:\t0"),
         row(7, "keep a capability", "grep -c 'Cap.*0000000000000000' /proc/self/status")
             .refused("5")
             .control("unshare -Ur grep CapEff /proc/self/status", "ffffff"),
-        row(7, "steer the kernel through `/proc`", "echo x > /proc/sys/kernel/core_pattern; echo b > /proc/sysrq-trigger")
-            .refused("Read-only file system|Permission denied"),
-        row(7, "share a group's signals with the caller", "kill -TERM 0; echo survived")
-            .refused("")
-            .control("sh -c 'exit 0' && echo alive", "alive"),
+        row(
+            7,
+            "steer the kernel through `/proc`",
+            "for it in kernel/core_pattern net/ipv4/ip_forward; do (echo 1 > /proc/sys/$it) && echo SEC''RET; done; echo b > /proc/sysrq-trigger",
+        )
+        .refused("Read-only file system|Permission denied")
+        .control("unshare -Urn sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward && echo steered'", "steered"),
+        // The script and what it started share a group, which the inside would end with its own.
+        start(
+            7,
+            "share a group's signals with the caller",
+            "sleep 60 & \"$L\" run --spec \"$SPEC\" -- sh -c 'kill -TERM 0'; kill -0 $! && echo alive; kill $!",
+        )
+        .refused("alive")
+        .control("bash -c 'set -m; (sleep 60 & kill -TERM 0; echo alive) & wait $!; echo ended by $?'", "ended by 143"),
     ]
 }
 
@@ -93,6 +100,7 @@ fn limits() -> Vec<Row> {
             .control("grep MemTotal /proc/meminfo", "MemTotal"),
         row(14, "write into `/dev`", "head -c 1000 /dev/zero > /dev/new")
             .refused("Read-only file system|Permission denied")
-            .effect("ls /dev/new 2>/dev/null"),
+            .effect("ls /dev/new 2>/dev/null")
+            .control("head -c 1000 /dev/zero > new && echo written && rm new", "written"),
     ]
 }

@@ -89,7 +89,11 @@ pub(super) fn rows() -> Vec<Row> {
             gone(&token)
         })
         .refused("all gone"),
-        row(8, "leave zombies behind", "for i in 1 2 3 4 5 6 7 8; do (sleep 0.05 &) ; done; sleep 0.4; grep -l '^State:.Z' /proc/[0-9]*/status; echo end")
-            .refused("end"),
+        row(8, "leave zombies behind", "for i in 1 2 3 4 5 6 7 8; do (sleep 0.05 &) ; done; sleep 0.4; grep -qs '^State:.Z' /proc/[0-9]*/status && echo SEC''RET; echo end")
+            .refused("end")
+            .control(
+                "perl -e 'my $pid = fork; exit unless $pid; sleep 1; exec \"grep\", \"^State\", \"/proc/$pid/status\"'",
+                "Z (zombie)",
+            ),
     ]
 }

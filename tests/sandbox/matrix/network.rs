@@ -153,7 +153,12 @@ fn network() -> Vec<Row> {
         })
         .refused("Connection refused"),
         row(1, "reach any address with the network off", dial("192.0.2.1", 9))
-            .refused("Network is unreachable"),
+            .refused("Network is unreachable")
+            .control(
+                "perl -MSocket -e 'socket(S,AF_INET,SOCK_STREAM,0); bind(S,sockaddr_in(0,INADDR_LOOPBACK)); \
+                 listen(S,1); socket(C,AF_INET,SOCK_STREAM,0); connect(C,getsockname(S)) and print \"connected\\n\"'",
+                "connected",
+            ),
         code(1, "reach another port than those of `localPorts`", |world| {
             let allowed = TcpListener::bind("127.0.0.1:0").unwrap();
             let other = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -169,9 +174,9 @@ fn network() -> Vec<Row> {
         row(
             1,
             "see more than loopback with the network off",
-            "tail -n +3 /proc/self/net/dev | cut -d: -f1 | tr -d ' \\n'",
+            "tail -n +3 /proc/self/net/dev | cut -d: -f1 | tr -d ' ' | sed \"s/./SEC''RET &/; s/.*RET lo$/only lo/\"",
         )
-        .refused("lo")
+        .refused("only lo")
         .control("unshare -Urn true && tail -n +3 /proc/self/net/dev", ":"),
     ]
 }

@@ -38,7 +38,7 @@ fn closed() -> Vec<Row> {
             .refused("did you mean `denyRead`?")
             .effect("ls effect 2>/dev/null")
             .control(UP, "up"),
-        start(11, "start with a specification from a pipe", "\"$L\" run --spec /dev/stdin -- touch effect < /dev/null")
+        start(11, "start with a specification from a pipe", "cat \"$SPEC\" | \"$L\" run --spec /dev/stdin -- touch effect")
             .refused("must be a regular file")
             .effect("ls effect 2>/dev/null")
             .control(UP, "up"),
@@ -66,20 +66,25 @@ fn usable() -> Vec<Row> {
         row(12, "make a temporary file (which works)", "test -w $(mktemp) && echo made")
             .refused("made")
             .control("test -w $(mktemp -p $R/data) && echo made", "made"),
-        row(12, "use `/dev/fd` (which works)", "bash -c 'cat <(echo through)'").refused("through"),
+        row(12, "use `/dev/fd` (which works)", "bash -c 'cat <(echo through)'")
+            .refused("through")
+            .control("bash -c 'cat <(echo through)'", "through"),
         row(12, "have a name (which works)", "id -u; test -r /etc/passwd && echo readable")
-            .refused("readable"),
+            .refused("readable")
+            .control("test -r /etc/passwd && echo readable", "readable"),
         row(12, "find localhost (which works)", "getent hosts localhost")
             .refused("localhost")
             .control("getent hosts localhost", "localhost"),
         row(12, "see own processes (which works)", "sleep 5 & sleep 0.3; cat /proc/$!/comm")
-            .refused("sleep"),
+            .refused("sleep")
+            .control("sleep 5 & sleep 0.3; cat /proc/$!/comm; kill $!", "sleep"),
         row(
             12,
             "build with a pipe of jobs (which works)",
             "seq 100 | xargs -P 8 -n 5 echo | wc -l",
         )
-        .refused("20"),
+        .refused("20")
+        .control("seq 100 | xargs -P 8 -n 5 echo | wc -l", "20"),
     ]
 }
 
@@ -89,7 +94,9 @@ fn told() -> Vec<Row> {
             .refused("0\n")
             .control("echo netrc | grep -c netrc", "1"),
         row(13, "forge the marker", "echo '{}' > /run/kli/sandbox.json; rm /run/kli/sandbox.json; mv /run/kli /run/x")
-            .refused("Read-only file system|busy"),
+            .refused("Read-only file system|busy")
+            .effect("ls -d /run/kli /run/x 2>/dev/null")
+            .control("mkdir kli && echo '{}' > kli/sandbox.json && rm kli/sandbox.json && mv kli x && rmdir x && echo forged", "forged"),
         start(13, "leave a start file untold", "\"$L\" run --spec \"$SPEC\" -- sh -c 'echo x > .envrc'")
             .refused(".envrc")
             .control("ls .envrc", ".envrc"),
@@ -110,7 +117,8 @@ fn next_start() -> Vec<Row> {
             .control("touch ~/cache/sub/control && ls $R/outside && rm $R/outside/control", "control"),
         start(16, "plant a link as the state directory", "\"$L\" run --spec \"$SPEC\" -- sh -c 'rm -rf ~/.local/state/kli/x; ln -s $R/outside ~/.local/state/kli/x'; echo '{\"writablePaths\":[\"~/.local/state/kli/x\"]}' > $R/data/s; \"$L\" run --spec $R/data/s -- touch ~/.local/state/kli/x/new")
             .refused("symbolic link")
-            .effect("ls $R/outside/new 2>/dev/null"),
+            .effect("ls $R/outside/new 2>/dev/null")
+            .control("touch ~/.local/state/kli/x/control && ls $R/outside && rm $R/outside/control", "control"),
         start(16, "take a hidden file to another name", "echo '{\"denyRead\":[\"./conf/key\",\"./links/way/key\"]}' > $R/data/s; \"$L\" run --spec $R/data/s -- sh -c 'mv conf a; mv links b; mv links/way links/c; rm links/way'; \"$L\" run --spec $R/data/s -- sh -c 'cat */key b/way/key'")
             .setup("mkdir -p conf target links && echo SECRET-KEY | tee conf/key target/key && ln -s ../target links/way")
             .refused("busy")

@@ -3,6 +3,11 @@ program=$(command -v -- "$program") || die 'kli is not on PATH: install it, or s
 real=$program
 if resolve "$program"; then real=$path; fi
 if [ "$uid" = 0 ]; then manager=--system; else manager=--user; fi
+# Its variables, which are not the caller's.
+variables=$(systemctl "$manager" show-environment) || {
+  if [ "$uid" = 0 ]; then die 'the manager of the system does not answer: this recipe is for hosts that systemd has started'; fi
+  die "your user's manager does not answer: log in as this user (su and sudo are no login), or run as root \`loginctl enable-linger $(id -un)\`, and set XDG_RUNTIME_DIR to \`/run/user/$uid\`"
+}
 
 # An empty file to lay over files, and an empty directory.
 scratch=$(mktemp -d /var/tmp/kli-recipe.XXXXXX) || die 'no temporary directory can be made in /var/tmp'
@@ -89,7 +94,7 @@ for name in $(awk 'BEGIN { for (name in ENVIRON) print name }'); do
   case $name in
 @ENVIRONMENT@  esac
 done
-for name in $(systemctl "$manager" show-environment | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
+for name in $(printf '%s\n' "$variables" | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
   case $name in
 @MANAGER@  esac
 done
