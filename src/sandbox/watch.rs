@@ -26,6 +26,7 @@ use super::supervise::Companion;
 use super::sys;
 
 mod after;
+mod pointer;
 mod visit;
 mod walk;
 
@@ -61,6 +62,8 @@ struct Entry {
     rule: Rule,
     /// The names that it hangs on.
     names: Vec<(i32, OsString)>,
+    /// The watch on the file itself, of a pointer.
+    file: Option<i32>,
 }
 
 /// What shall be at the end of a path.
@@ -130,7 +133,13 @@ impl Watch {
                 continue;
             }
             let root = watch.root(&around.destination);
-            watch.entries.push(Entry { root, path: path.to_path_buf(), rule, names: Vec::new() });
+            watch.entries.push(Entry {
+                root,
+                path: path.to_path_buf(),
+                rule,
+                names: Vec::new(),
+                file: None,
+            });
         }
         (!watch.entries.is_empty()).then_some(watch)
     }

@@ -59,6 +59,23 @@ pub(in super::super) fn wake_soon() {
     }
 }
 
+/// Whether somebody has a regular file open for writing, or mapped so: then the kernel gives no lease
+/// for reading on it (fcntl(2)). Where it knows no leases (some network file systems) the answer is no.
+pub(in super::super) fn is_written(file: &OwnedFd) -> bool {
+    /// `F_SETSIG` of `asm-generic/fcntl.h`, which both machines have.
+    const SET_SIGNAL: libc::c_int = 10;
+    // SAFETY: the three calls take numbers alone; the lease is given back at once.
+    unsafe {
+        // Who opens it meanwhile has the kernel send a signal: one that does nothing.
+        libc::fcntl(file.as_raw_fd(), SET_SIGNAL, libc::SIGURG);
+        if libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0 {
+            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+            return false;
+        }
+    }
+    io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
+}
+
 /// Closes an inotify descriptor without waiting for it. Its last close waits until no reader in the
 /// kernel can still meet one of its marks: 5 to 25 ms, which a short run would spend at its end. A
 /// descriptor in flight in a socket that nobody holds is closed by the kernel's collector of such

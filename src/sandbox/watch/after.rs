@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::super::plan::shown;
-use super::walk::{is_foreign, is_link, names};
+use super::pointer::is_foreign;
+use super::walk::{is_link, names};
 use super::{Rule, Watch};
 
 /// The name that a planted file has afterwards; nothing looks for it.
@@ -116,7 +117,7 @@ fn set_aside(place: &Path, pointer: bool) -> Result<(), String> {
     let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { return Ok(()) };
     // Through a link, it is no worktree of git's.
     let Ok(parent) = directory(parent) else { return Ok(()) };
-    if pointer && !is_foreign(&parent, &name.to_owned()) {
+    if pointer && !is_foreign(&parent, name) {
         return Ok(());
     }
     match rustix::fs::renameat(&parent, name.as_bytes(), &parent, aside(place)) {

@@ -29,12 +29,6 @@ const NAMES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::ONLYDIR);
 
-/// What changes the content of a file in a directory.
-const CONTENTS: WatchFlags = WatchFlags::MODIFY
-    .union(WatchFlags::CLOSE_WRITE)
-    .union(WatchFlags::MASK_ADD)
-    .union(WatchFlags::ONLYDIR);
-
 /// The number of links that the kernel follows at most (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
@@ -51,9 +45,9 @@ pub(super) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// A directory on the way.
 #[derive(Debug, Clone)]
-struct Step {
+pub(super) struct Step {
     path: PathBuf,
-    handle: Rc<OwnedFd>,
+    pub(super) handle: Rc<OwnedFd>,
     watch: Option<i32>,
     /// Whether the inside could rename it.
     loose: bool,
@@ -72,7 +66,7 @@ enum End {
     Loose,
 }
 
-enum Trouble {
+pub(super) enum Trouble {
     /// The name changed in between: look again.
     Again,
     /// The run ends.
@@ -157,9 +151,7 @@ impl Watch {
             (_, End::Absent(_)) => Ok(none),
             (Rule::Nothing, End::There(..)) => Err(planted(&place).into()),
             (Rule::Pointer, End::There(_, _, step, name)) => {
-                if is_foreign(&step.handle, &name) {
-                    return Err(planted(&place).into());
-                }
+                self.look_at_pointer(index, &step, &name, &place)?;
                 Ok(none)
             }
             // git makes a directory, and nothing in it is a link.
@@ -224,6 +216,7 @@ impl Watch {
                 path: path.join(name).join("commondir"),
                 rule: Rule::Pointer,
                 names: Vec::new(),
+                file: None,
             }));
         }
         if self.entries.len() > MOST_ENTRIES {
@@ -269,9 +262,6 @@ impl Watch {
             }
             self.hang(index, at.watch, &name);
             let last = rest.is_empty();
-            if last && *rule == Rule::Pointer {
-                self.watch_directory(&at.handle, CONTENTS, &at.path)?;
-            }
             let found = match rustix::fs::openat(&at.handle, name.as_bytes(), LOOK, Mode::empty()) {
                 Ok(found) => found,
                 Err(Errno::NOENT) if last => return Ok(End::Absent(Some((at, name)))),
@@ -369,16 +359,7 @@ impl Watch {
             Ok(number) => Ok(Some(number)),
             // It belongs to somebody else, and only what the inside can write must be watched.
             Err(Errno::ACCESS) if is_read_only(handle) => Ok(None),
-            Err(Errno::NOSPC) => Err(Trouble::End(format!(
-                "`{}` cannot be watched, so what is held in it would not stay: raise \
-                 `fs.inotify.max_user_watches`",
-                shown(path)
-            ))),
-            Err(error) => Err(Trouble::End(format!(
-                "`{}` cannot be watched, so what is held in it would not stay ({error}): make it \
-                 readable",
-                shown(path)
-            ))),
+            Err(error) => Err(Trouble::End(unwatched(path, error))),
         }
     }
 
@@ -426,7 +407,20 @@ fn is_read_only(handle: &OwnedFd) -> bool {
     rustix::fs::fstatvfs(handle).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-fn lost(place: &Path, error: Errno) -> Trouble {
+pub(super) fn unwatched(path: &Path, error: Errno) -> String {
+    let path = shown(path);
+    if error == Errno::NOSPC {
+        return format!(
+            "`{path}` cannot be watched, so what is held in it would not stay: raise \
+             `fs.inotify.max_user_watches`"
+        );
+    }
+    format!(
+        "`{path}` cannot be watched, so what is held in it would not stay ({error}): make it readable"
+    )
+}
+
+pub(super) fn lost(place: &Path, error: Errno) -> Trouble {
     Trouble::End(format!(
         "`{}` was replaced while the jail ran and cannot be put back ({error}), so the run was ended",
         shown(place)
@@ -464,19 +458,4 @@ pub(super) fn names(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
         }
     }
     Ok(names)
-}
-
-/// Whether a worktree's `commondir` leads elsewhere than git itself says: to the repository two
-/// directories up. An empty one is about to be written.
-pub(super) fn is_foreign(directory: &OwnedFd, name: &OsString) -> bool {
-    let flags =
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(directory, name.as_bytes(), flags, Mode::empty()) {
-        Ok(file) => file,
-        Err(Errno::NOENT) => return false,
-        Err(_) => return true,
-    };
-    let mut text = [0; 16];
-    let Ok(read) = rustix::io::read(&file, &mut text) else { return true };
-    !matches!(text.get(..read), Some(b"" | b"../.." | b"../..\n"))
 }
