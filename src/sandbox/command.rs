@@ -64,6 +64,11 @@ const COMMANDS: &str = "`run`, `shell`, `check`, `explain` and `doctor`";
 enum CommandError {
     #[error("{0}; see `kli-sandbox --help`")]
     Usage(String),
+    #[error(
+        "the specification `{}` is not there: name one that is, or write it (the smallest is `{{}}`)",
+        shown(path)
+    )]
+    Absent { path: PathBuf },
     #[error("the specification `{}` cannot be read: {source}", shown(path))]
     Read {
         path: PathBuf,
@@ -100,7 +105,8 @@ pub fn main() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == "inner") {
         words.remove(0);
-        return ExitCode::from(inner::run(words));
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| inner::run(words)));
+        return ExitCode::from(done.unwrap_or(FAILED));
     }
     // Before any descriptor is closed; and only who starts something has use for them.
     let keys = if words.first().is_some_and(|word| word == "run" || word == "shell") {
@@ -302,7 +308,10 @@ fn explain(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
 
 /// Reads a specification; the file is opened once, and never more of it read than is allowed.
 fn read(path: &Path) -> Result<Spec, CommandError> {
-    let failed = |source| CommandError::Read { path: path.to_path_buf(), source };
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => CommandError::Absent { path: path.to_path_buf() },
+        _ => CommandError::Read { path: path.to_path_buf(), source },
+    };
     if path.as_os_str().as_bytes().is_empty() {
         return Err(CommandError::Usage("the specification's path is empty".into()));
     }

@@ -8,6 +8,7 @@
     reason = "this file is where the sandbox looks at the machine"
 )]
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -196,8 +197,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     }
     let launcher = std::fs::read_link("/proc/self/exe").map_err(FactsError::Launcher)?;
     let uid = rustix::process::geteuid().as_raw();
-    let environment: Vec<(OsString, OsString)> =
-        std::env::vars_os().map(|(name, value)| (given_name(name), value)).collect();
+    let environment = environment(std::env::vars_os());
     let places = Places::new(uid, workspace.clone(), &environment);
 
     let mounts = Table::parse(&std::fs::read("/proc/self/mountinfo").map_err(FactsError::Mounts)?)?;
@@ -410,6 +410,15 @@ fn given_name(name: OsString) -> OsString {
         }
         _ => name,
     }
+}
+
+/// The variables as they were given. Of a name that is there twice the first counts, as for getenv(3):
+/// what is hidden by it and what the inside gets are the same.
+fn environment(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut seen = BTreeSet::new();
+    all.map(|(name, value)| (given_name(name), value))
+        .filter(|(name, _)| seen.insert(name.clone()))
+        .collect()
 }
 
 fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {

@@ -260,11 +260,16 @@ pub enum PlanError {
     },
     /// A denied path that is there nowhere and looks like a pattern.
     #[error(
-        "`denyRead`: nothing is called `{}`, and `*` and `?` are no patterns here; name each path, or \
-         deny its directory",
-        printable(.0)
+        "`{key}`: nothing is called `{}`, and `*` and `?` are no patterns here; name each path, or deny \
+         its directory",
+        printable(wish)
     )]
-    Pattern(String),
+    Pattern {
+        /// The list that it stands in.
+        key: &'static str,
+        /// As it was written.
+        wish: String,
+    },
     /// A limit that cannot be kept (law 14).
     #[error("`limits`: {0}")]
     Limits(String),

@@ -141,7 +141,7 @@ fn a_command_line_that_makes_no_sense_is_explained() {
                 vec!["run", "--spec", spec, "--deny-env", "A=B", "--", "true"],
                 "`A=B` is no variable name",
             ),
-            (vec!["run", "--spec", "/no/spec", "--", "true"], "`/no/spec` cannot be read"),
+            (vec!["run", "--spec", "/no/spec", "--", "true"], "`/no/spec` is not there"),
             (vec!["check"], "`check` needs a file"),
             (vec!["explain", spec, "--format", "xml"], "there is no format `xml`"),
         ] {

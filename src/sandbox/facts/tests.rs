@@ -82,3 +82,11 @@ fn a_walk_tells_links_missing_parts_and_circles() {
     let found = walk("w", &root.join("file"));
     assert!(!found.directory && found.trouble.is_none());
 }
+
+#[test]
+fn of_a_variable_given_twice_the_first_counts() {
+    let given = [("HOME", "/a"), ("PATH", "/bin"), ("HOME", "/b"), ("KLI_LOADER_LD_DEBUG", "all")];
+    let found = environment(given.map(|(name, value)| (name.into(), value.into())).into_iter());
+    let expected = [("HOME", "/a"), ("PATH", "/bin"), ("LD_DEBUG", "all")];
+    assert_eq!(found, expected.map(|(name, value)| (name.into(), value.into())));
+}

@@ -225,7 +225,6 @@ pub(super) fn build(
     for (name, found) in &facts.given.secrets {
         handed.secrets.push((name.clone(), readable("secrets", name, found, mounts)?));
     }
-    // A name that the caller gives twice is one variable, and the last one counts.
     let environment: std::collections::BTreeMap<_, _> = kept.into_iter().collect();
     sorted::unique(&mut removed);
     sorted::unique(&mut corrected);

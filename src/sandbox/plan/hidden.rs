@@ -94,7 +94,7 @@ pub(super) fn wanted(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Wante
             && denied.wish.contains(['*', '?'])
             && !names.contains(denied.wish.as_str())
         {
-            return Err(PlanError::Pattern(denied.wish.clone()));
+            return Err(PlanError::Pattern { key: denied.key, wish: denied.wish.clone() });
         }
         all.extend(places(denied, notes)?);
     }
