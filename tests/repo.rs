@@ -276,3 +276,29 @@ fn files_stay_readable_in_size() {
         assert!(lines <= 700, "{} has {lines} lines: split it", file.display());
     }
 }
+
+#[test]
+fn a_stage_fails_with_the_first_of_its_commands() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    let cargo = directory.path().join("cargo");
+    let run = |body: &str| {
+        fs::write(&cargo, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        Command::new("bash")
+            .arg(root().join("scripts/test"))
+            .arg("clippy")
+            .env("PATH", format!("{}:{path}", directory.path().display()))
+            .output()
+            .unwrap()
+    };
+    let fails = run(r#"case "$*" in *--all-targets*) exit 101 ;; esac"#);
+    let said = String::from_utf8_lossy(&fails.stderr);
+    assert_eq!(fails.status.code(), Some(1), "{said}");
+    assert!(said.contains("== clippy FAILED") && !said.contains("all ok"), "{said}");
+    let control = run("exit 0");
+    let said = String::from_utf8_lossy(&control.stderr);
+    assert!(control.status.success() && said.contains("== all ok: clippy"), "control: {said}");
+}

@@ -46,6 +46,18 @@ let
                 cd "$TMPDIR"
                 # As in nixpkgs: a name that is not set is empty.
                 set +u
+                # Of its options the one that home-manager uses.
+                substituteInPlace() {
+                  local file=$1 text
+                  shift
+                  text=$(cat "$file")
+                  while [ $# -gt 0 ]; do
+                    [ "$1" = --subst-var-by ] || return 1
+                    text=''${text//@$2@/$3}
+                    shift 3
+                  done
+                  printf '%s\n' "$text" >"$file"
+                }
               ''
               + script
               + "\n:"
