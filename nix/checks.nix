@@ -23,6 +23,17 @@ kli.checks
     else
       throw "evaluation tests failed:\n${report}";
 
+  # The page in the tree is what the declarations say now.
+  options-doc =
+    pkgs.runCommand "kli-options-doc-current"
+      {
+        made = pkgs.writeText "options.md" (import ./docs.nix { inherit lib; });
+      }
+      ''
+        cmp ${../docs/options.md} "$made"
+        touch "$out"
+      '';
+
   # Needs the system feature `kvm`.
   vm = (import ./vm-tests.nix { inherit pkgs kli; }).test;
 
