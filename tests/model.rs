@@ -12,6 +12,7 @@ mod unix;
 
 use std::{
     net::TcpListener,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -41,7 +42,7 @@ fn options(wire: Wire, base_url: &str) -> Options {
     options
 }
 
-fn model(wire: Wire, fake: &FakeModel) -> Box<dyn Model> {
+fn model(wire: Wire, fake: &FakeModel) -> Arc<dyn Model> {
     open(&options(wire, &fake.url(wire))).unwrap()
 }
 

@@ -17,13 +17,14 @@ use tokio::{
 
 use crate::{
     authority::{Confinement, Report, Subject},
-    message::{Arguments, Message, Pieces, Redactor, Stop},
+    message::{Message, Redactor},
     model::{Class, Delta, Model, ModelError, Request, ToolSpec},
     tool::{Context, Tool, inspect::Told},
 };
 
 use super::{
     Backlog, Budgets, Denied, Event, Fault, FaultKind, Op, Outcome,
+    screen::Screen,
     timing::Stopwatch,
     turn::{Action, CallResult, Input, Retry, Turn, Why},
     work::Bench,
@@ -69,7 +70,7 @@ pub enum Record<'a> {
 /// What an agent is made of.
 pub struct Parts {
     /// The model to ask.
-    pub model: Box<dyn Model>,
+    pub model: Arc<dyn Model>,
     /// Every tool there is; those whose atom is not held are not offered.
     pub tools: Vec<Box<dyn Tool>>,
     /// What the run may do.
@@ -116,14 +117,6 @@ pub struct Agent {
     /// Whether the session says what the run may do.
     declared: bool,
     screen: Screen,
-}
-
-/// What takes keys out of the pieces of an answer.
-#[derive(Debug)]
-struct Screen {
-    redactor: Redactor,
-    text: Pieces,
-    thinking: Pieces,
 }
 
 /// What is going on at the moment.
@@ -376,81 +369,6 @@ impl Agent {
     }
 }
 
-impl Screen {
-    fn new(redactor: Redactor) -> Self {
-        let (text, thinking) = (redactor.pieces(), redactor.pieces());
-        Self { redactor, text, thinking }
-    }
-
-    /// Returns what the machine gets to know of an input. Results of tools come clean already.
-    fn pass(&mut self, input: Input) -> Vec<Input> {
-        if self.redactor.is_empty() {
-            return vec![input];
-        }
-        let mut inputs = Vec::with_capacity(2);
-        let input = match input {
-            Input::Delta(Delta::Text(piece)) => {
-                self.end_of_thinking(&mut inputs);
-                inputs.extend(shown(self.text.push(&piece)).map(Delta::Text).map(Input::Delta));
-                return inputs;
-            }
-            Input::Delta(Delta::Thinking(piece)) => {
-                self.end_of_text(&mut inputs);
-                let piece = shown(self.thinking.push(&piece));
-                inputs.extend(piece.map(Delta::Thinking).map(Input::Delta));
-                return inputs;
-            }
-            mut other => {
-                self.end_of_thinking(&mut inputs);
-                self.end_of_text(&mut inputs);
-                match &mut other {
-                    Input::Submit(text) | Input::Steer(text) => self.redactor.text(text),
-                    Input::Failed(error) => self.redactor.text(&mut error.message),
-                    Input::Delta(Delta::Opaque(value)) => self.redactor.value(value),
-                    Input::Delta(Delta::Call { id, name, arguments }) => {
-                        self.redactor.text(id);
-                        self.redactor.text(name);
-                        self.arguments(arguments);
-                    }
-                    Input::Delta(Delta::Done { stop: Stop::Other(word), .. }) => {
-                        self.redactor.text(word);
-                    }
-                    Input::Delta(_) | Input::RetryDue | Input::Result(_) | Input::Stop(_) => {}
-                }
-                other
-            }
-        };
-        inputs.push(input);
-        inputs
-    }
-
-    /// A key is found as well where escapes (`\u0073k-…`) hide it in the text of the arguments: what
-    /// counts is what they say.
-    fn arguments(&self, text: &mut String) {
-        self.redactor.text(text);
-        if let Arguments::Object(map) = Arguments::parse(text) {
-            let mut value = serde_json::Value::Object(map);
-            if self.redactor.finds_in(&value) {
-                self.redactor.value(&mut value);
-                *text = value.to_string();
-            }
-        }
-    }
-
-    /// What was held back turned out to be the start of no key.
-    fn end_of_text(&mut self, inputs: &mut Vec<Input>) {
-        inputs.extend(shown(self.text.finish()).map(Delta::Text).map(Input::Delta));
-    }
-
-    fn end_of_thinking(&mut self, inputs: &mut Vec<Input>) {
-        inputs.extend(shown(self.thinking.finish()).map(Delta::Thinking).map(Input::Delta));
-    }
-}
-
-fn shown(piece: String) -> Option<String> {
-    (!piece.is_empty()).then_some(piece)
-}
-
 /// Returns what the model may ask about its own run: the very value that calls are checked against.
 fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told {
     let bound = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
@@ -536,142 +454,4 @@ async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-    use crate::{
-        agent::{Outcome, Summary},
-        host::Host,
-        model::catalogue::{self, Kind, Options},
-        tool::{BashOptions, State},
-    };
-
-    /// Refuses the appends of these numbers, and remembers the kinds of the others.
-    struct Faulty {
-        refused: &'static [usize],
-        asked: usize,
-        kept: Arc<Mutex<Vec<&'static str>>>,
-    }
-
-    impl Journal for Faulty {
-        fn append(&mut self, record: Record<'_>) -> Result<(), String> {
-            let number = self.asked;
-            self.asked += 1;
-            if self.refused.contains(&number) {
-                return Err("no space".to_owned());
-            }
-            self.kept.lock().unwrap().push(match record {
-                Record::Authority(_) => "authority",
-                Record::Message(_) => "message",
-                Record::End(_) => "end",
-                _ => "other",
-            });
-            Ok(())
-        }
-
-        fn sync(&mut self) -> Result<(), String> {
-            Ok(())
-        }
-    }
-
-    fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
-        let kind = Kind::Replay { recording: "{\"text\": \"said\"}".to_owned() };
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let parts = Parts {
-            model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
-            tools: Vec::new(),
-            subject: Arc::new(Subject::new([])),
-            confinement: Confinement::Unknown,
-            context: Arc::new(Context {
-                host: Host::default(),
-                workspace: "/".into(),
-                home: None,
-                state: State::default(),
-                bash: BashOptions {
-                    shell: "bash".into(),
-                    timeout: 1,
-                    max_timeout: 1,
-                    withheld: Vec::new(),
-                    pass: None,
-                    set: Vec::new(),
-                },
-            }),
-            system: String::new(),
-            history: Vec::new(),
-            budgets: Budgets::default(),
-            retry: Retry::default(),
-            redactor: Redactor::default(),
-            journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
-            backlog: Arc::default(),
-            timed: false,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (ops, inbox) = mpsc::unbounded_channel();
-        let (outbox, mut events) = mpsc::unbounded_channel();
-        ops.send(Op::Submit("hi".to_owned())).unwrap();
-        drop(ops);
-        runtime.block_on(Agent::new(parts).run(inbox, outbox));
-        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
-        let notices = told.iter().filter(|event| matches!(event, Event::Notice(_))).count();
-        assert_eq!(notices, 0, "what ended the run is said once, in its summary");
-        let summary = told
-            .into_iter()
-            .find_map(|event| if let Event::Done(summary) = event { Some(*summary) } else { None });
-        let kept = kept.lock().unwrap().clone();
-        (summary.unwrap(), kept)
-    }
-
-    #[test]
-    fn a_key_in_pieces_is_taken_out_and_the_order_stays() {
-        let text = |piece: &str| Input::Delta(Delta::Text(piece.to_owned()));
-        let thinking = |piece: &str| Input::Delta(Delta::Thinking(piece.to_owned()));
-        let told = |inputs: Vec<Input>, redactor: Redactor| {
-            let mut screen = Screen::new(redactor);
-            let mut told = Vec::new();
-            for input in inputs.into_iter().flat_map(|input| screen.pass(input)) {
-                match input {
-                    Input::Delta(Delta::Text(piece)) => told.push(format!("text {piece}")),
-                    Input::Delta(Delta::Thinking(piece)) => told.push(format!("thinking {piece}")),
-                    Input::Stop(_) => told.push("stop".to_owned()),
-                    other => told.push(format!("{other:?}")),
-                }
-            }
-            told
-        };
-        let inputs = || {
-            vec![
-                text("a sk-very-"),
-                text("secret-0 b sk-ve"),
-                thinking("c sk-very-secret"),
-                thinking("-0"),
-                text("sk-"),
-                Input::Stop(Why::Interrupt),
-            ]
-        };
-        let clean = told(inputs(), Redactor::new(["sk-very-secret-0"]));
-        assert_eq!(
-            clean,
-            ["text a ", "text … b ", "text sk-ve", "thinking c ", "thinking …", "text sk-", "stop"]
-        );
-        let as_it_is = told(inputs(), Redactor::default());
-        assert_eq!(as_it_is.len(), inputs().len(), "control");
-    }
-
-    #[test]
-    fn what_cannot_be_recorded_is_not_done() {
-        let (summary, kept) = run(&[]);
-        assert_eq!((summary.outcome, summary.text.as_str()), (Outcome::Ok, "said"), "control");
-        assert_eq!(kept, ["authority", "message", "message", "end"]);
-        // What the run may do, and the prompt: neither is gone past.
-        for (refused, left) in
-            [(&[0][..], &["end"][..]), (&[1], &["authority", "end"]), (&[0, 1], &[])]
-        {
-            let (summary, kept) = run(refused);
-            assert_eq!((summary.outcome, summary.exit), (Outcome::Error, 1));
-            assert_eq!(summary.text, "");
-            assert_eq!(summary.fault.unwrap().message, "no space");
-            assert_eq!(kept, left);
-        }
-    }
-}
+mod tests;

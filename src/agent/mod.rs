@@ -12,6 +12,7 @@ mod backlog;
 pub mod driver;
 mod prompt;
 pub mod schedule;
+mod screen;
 mod timing;
 pub mod turn;
 mod work;

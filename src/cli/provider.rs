@@ -1,6 +1,6 @@
 //! From the settings to a model that can be asked.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     config::{self, ModelName, Provider, Server},
@@ -38,7 +38,7 @@ pub(crate) fn model_name(setup: &Setup) -> Result<ModelName, CliError> {
 ///
 /// # Errors
 /// For settings that name no usable provider, and for a key that is missing.
-pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Box<dyn Model>, CliError> {
+pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Arc<dyn Model>, CliError> {
     let name = model_name(setup)?;
     let provider = setup
         .settings

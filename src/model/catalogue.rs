@@ -196,12 +196,12 @@ pub enum OpenError {
 ///
 /// # Errors
 /// See [`OpenError`].
-pub fn open(options: &Options) -> Result<Box<dyn Model>, OpenError> {
+pub fn open(options: &Options) -> Result<Arc<dyn Model>, OpenError> {
     let name = options.name();
     Ok(match &options.kind {
-        Kind::Anthropic => Box::new(Anthropic::new(options)?),
-        Kind::OpenAiChat => Box::new(Chat::new(options)?),
-        Kind::Replay { recording } => Box::new(Replay::new(&name, recording)?),
+        Kind::Anthropic => Arc::new(Anthropic::new(options)?),
+        Kind::OpenAiChat => Arc::new(Chat::new(options)?),
+        Kind::Replay { recording } => Arc::new(Replay::new(&name, recording)?),
     })
 }
 
