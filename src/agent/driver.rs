@@ -5,107 +5,25 @@
 
 use std::sync::Arc;
 
-use futures_util::{
-    StreamExt as _,
-    future::{BoxFuture, FutureExt as _},
-    stream::BoxStream,
-};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 
 use crate::{
-    authority::{Confinement, Report, Subject},
-    message::{Message, Redactor},
-    model::{Class, Delta, Model, ModelError, Request, ToolSpec},
-    tool::{Context, Tool, inspect::Told},
+    authority::Report,
+    model::{Class, Delta, ModelError, Request, ToolSpec},
 };
 
 use super::{
-    Backlog, Budgets, Denied, Event, Fault, FaultKind, Op, Outcome,
+    Event, Fault, FaultKind, Op, Outcome,
+    ongoing::{Happened, Ongoing},
+    parts::{Parts, Record, told},
     screen::Screen,
     timing::Stopwatch,
-    turn::{Action, CallResult, Input, Retry, Turn, Why},
+    turn::{Action, Input, Turn, Why},
     work::Bench,
 };
-
-/// Where what happens is written down, before it takes effect.
-pub trait Journal: Send {
-    /// Appends one record.
-    ///
-    /// # Errors
-    /// A sentence that names the file. The run stops: what cannot be recorded is not done.
-    fn append(&mut self, record: Record<'_>) -> Result<(), String>;
-
-    /// Makes what was appended survive a power loss.
-    ///
-    /// # Errors
-    /// As for `append`.
-    fn sync(&mut self) -> Result<(), String>;
-}
-
-/// Something to write down.
-#[derive(Clone, Copy, Debug)]
-pub enum Record<'a> {
-    /// A message of the conversation.
-    Message(&'a Message),
-    /// What the run may do: the report of the subject that its calls are checked against.
-    Authority(&'a Report),
-    /// The tokens of one request.
-    Usage {
-        /// `PROVIDER/MODEL` that was asked.
-        model: &'a str,
-        /// How many.
-        usage: crate::message::Usage,
-    },
-    /// A refused call.
-    Denied(&'a Denied),
-    /// A path that a tool created or changed.
-    Changed(&'a std::path::Path),
-    /// How a prompt ended.
-    End(&'a super::Summary),
-}
-
-/// What an agent is made of.
-pub struct Parts {
-    /// The model to ask.
-    pub model: Arc<dyn Model>,
-    /// Every tool there is; those whose atom is not held are not offered.
-    pub tools: Vec<Box<dyn Tool>>,
-    /// What the run may do.
-    pub subject: Arc<Subject>,
-    /// What confines the process, for the record.
-    pub confinement: Confinement,
-    /// What the tools need to know.
-    pub context: Arc<Context>,
-    /// The system prompt.
-    pub system: String,
-    /// The conversation so far, paired.
-    pub history: Vec<Message>,
-    /// Bounds of each prompt.
-    pub budgets: Budgets,
-    /// How failed requests are tried again.
-    pub retry: Retry,
-    /// Takes the keys of providers out of all that is said, before it is sent, shown or written.
-    pub redactor: Redactor,
-    /// Where the conversation is written down; `None` = nowhere.
-    pub journal: Option<Box<dyn Journal>>,
-    /// What the front end has not written yet; while it is full, answers are not read on.
-    pub backlog: Arc<Backlog>,
-    /// Whether to tell where the time went.
-    pub timed: bool,
-}
-
-impl std::fmt::Debug for Parts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts")
-            .field("model", &self.model)
-            .field("subject", &self.subject)
-            .field("budgets", &self.budgets)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A conversation that can be talked to.
 #[derive(Debug)]
@@ -117,27 +35,6 @@ pub struct Agent {
     /// Whether the session says what the run may do.
     declared: bool,
     screen: Screen,
-}
-
-/// What is going on at the moment.
-struct Ongoing {
-    stream: Option<BoxStream<'static, Result<Delta, ModelError>>>,
-    work: Option<BoxFuture<'static, ()>>,
-    results: Option<UnboundedReceiver<CallResult>>,
-    retry_at: Option<Instant>,
-    deadline: Option<Instant>,
-    backlog: Arc<Backlog>,
-    watch: Stopwatch,
-}
-
-enum Happened {
-    Op(Option<Op>),
-    Stream(Option<Result<Delta, ModelError>>),
-    Result(CallResult),
-    WorkDone,
-    RetryDue,
-    Deadline,
-    Room,
 }
 
 impl Agent {
@@ -369,27 +266,6 @@ impl Agent {
     }
 }
 
-/// Returns what the model may ask about its own run: the very value that calls are checked against.
-fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told {
-    let bound = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
-    let Budgets { turns, tokens, time } = parts.budgets;
-    Told {
-        report: Report::new(&parts.subject, parts.confinement),
-        tools: offered.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
-        context: vec![
-            format!("model: {}", parts.model.name()),
-            format!("system prompt: {} bytes", parts.system.len()),
-            format!("messages before this prompt: {messages}"),
-            format!("budget of turns for each prompt: {}", bound(turns.map(|n| n.to_string()))),
-            format!("budget of tokens for each prompt: {}", bound(tokens.map(|n| n.to_string()))),
-            format!(
-                "budget of time for each prompt: {}",
-                bound(time.map(|t| format!("{} s", t.as_secs())))
-            ),
-        ],
-    }
-}
-
 /// Tells the front end; one that has gone away does not stop the run.
 pub(super) fn emit(events: &UnboundedSender<Event>, event: Event) {
     drop(events.send(event));
@@ -399,58 +275,6 @@ enum Performed {
     Ok,
     Done,
     Failed(String),
-}
-
-impl Ongoing {
-    /// Waits for whatever comes first. Signals and results are looked at before the stream, so that
-    /// a fast stream cannot starve an interrupt.
-    async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
-        let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
-        let full = stream.is_some() && backlog.is_full();
-        tokio::select! {
-            biased;
-            op = ops.recv(), if open => Happened::Op(op),
-            () = at(*deadline) => Happened::Deadline,
-            result = next_result(results) => Happened::Result(result),
-            () = ended(work) => Happened::WorkDone,
-            () = backlog.room(), if full => Happened::Room,
-            delta = next_delta(stream), if !full => Happened::Stream(delta),
-            () = at(*retry_at) => Happened::RetryDue,
-        }
-    }
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_result(results: &mut Option<UnboundedReceiver<CallResult>>) -> CallResult {
-    if let Some(receiver) = results {
-        if let Some(result) = receiver.recv().await {
-            return result;
-        }
-        *results = None;
-    }
-    std::future::pending().await
-}
-
-async fn next_delta(
-    stream: &mut Option<BoxStream<'static, Result<Delta, ModelError>>>,
-) -> Option<Result<Delta, ModelError>> {
-    match stream {
-        Some(stream) => stream.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
-    match work {
-        Some(work) => work.as_mut().map(|()| ()).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,13 @@
 
 mod backlog;
 pub mod driver;
+mod ids;
+mod ongoing;
+mod parts;
 mod prompt;
 pub mod schedule;
 mod screen;
+mod step;
 mod timing;
 pub mod turn;
 mod work;
@@ -26,7 +30,8 @@ use serde_json::Value;
 use crate::message::{Arguments, Usage};
 
 pub use backlog::Backlog;
-pub use driver::{Agent, Journal, Parts, Record};
+pub use driver::Agent;
+pub use parts::{Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
 pub use timing::{Timings, TurnTimes};
 pub use work::tool_names;

@@ -5,126 +5,19 @@
 //! of events can be tested. Invariants: an action that records comes before the action that takes
 //! effect; every recorded call gets exactly one recorded result, in the order of the calls.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{
     message::{Arguments, Block, Message, Role, Stop, ToolCall, ToolResult, Usage},
     model::{Class, Delta, ModelError},
 };
 
-use super::{Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary};
+use super::{Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary, ids::Used};
+
+pub use super::step::{Action, CallResult, Input, Retry, Why};
 
 /// How often in a row the model may answer with nothing but calls whose arguments cannot be read.
 const MALFORMED_TURNS: u32 = 3;
-
-/// How failed requests are tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// The most retries of one request.
-    pub attempts: u32,
-    /// The first delay; it doubles each time.
-    pub base: Duration,
-    /// The longest wish of a server that is honoured; a longer one ends the run.
-    pub longest: Duration,
-    /// Whether a server that is not reached is tried again. One that answers is in any case.
-    pub unreached: bool,
-}
-
-impl Default for Retry {
-    /// Four retries after about 0.5, 1, 2 and 4 seconds: an endpoint that drops every connection
-    /// is given up within half a minute.
-    fn default() -> Self {
-        Self {
-            attempts: 4,
-            base: Duration::from_millis(500),
-            longest: Duration::from_mins(1),
-            unreached: true,
-        }
-    }
-}
-
-/// What the driver tells the machine.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A person's prompt.
-    Submit(String),
-    /// Something to tell the model at the next boundary.
-    Steer(String),
-    /// A piece of the answer.
-    Delta(Delta),
-    /// The stream failed, or ended before it was done.
-    Failed(ModelError),
-    /// The delay before a retry is over.
-    RetryDue,
-    /// A call has ended.
-    Result(Box<CallResult>),
-    /// The run must stop now.
-    Stop(Why),
-}
-
-/// Why a run must stop before it is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Ctrl-C or its like.
-    Interrupt,
-    /// TERM or HUP.
-    Terminate,
-    /// The wall-time budget is used up.
-    Time(Duration),
-    /// The session could not be written.
-    Journal(String),
-}
-
-/// How a call ended.
-#[derive(Clone, Debug)]
-pub struct CallResult {
-    /// Its place among the calls of the turn.
-    pub index: usize,
-    /// What the model gets.
-    pub result: ToolResult,
-    /// The refusal, when it was refused.
-    pub denied: Option<Denied>,
-    /// The atoms under which it was allowed.
-    pub allowed: Vec<String>,
-    /// Physical paths that it created or changed.
-    pub changed: Vec<PathBuf>,
-}
-
-/// What the machine wants done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Append to the session, before anything that follows takes effect.
-    Record(Message),
-    /// Append the tokens of one request to the session.
-    RecordUsage(Usage),
-    /// Append a refusal to the session.
-    RecordDenied(Denied),
-    /// Append a changed path to the session.
-    RecordChanged(PathBuf),
-    /// Make what was recorded durable.
-    Sync,
-    /// Ask the model with the history as it stands.
-    Ask,
-    /// Wait, then say [`Input::RetryDue`]. `jitter` is the most to add to it.
-    Sleep {
-        /// The least to wait.
-        after: Duration,
-        /// The most to add.
-        jitter: Duration,
-    },
-    /// Run these calls.
-    Work(Vec<ToolCall>),
-    /// End the stream and the tools.
-    Abort,
-    /// Tell the front end.
-    Emit(Event),
-    /// The prompt is done with. The duration is the driver's to fill in.
-    Finish(Box<Summary>),
-}
 
 #[derive(Debug)]
 enum State {
@@ -510,92 +403,12 @@ impl Turn {
             }
         }
     }
-
-    fn finish(&mut self, outcome: Outcome, fault: Option<Fault>, out: &mut Vec<Action>) {
-        let provider = fault.as_ref().is_some_and(|fault| {
-            matches!(fault.kind, FaultKind::Provider | FaultKind::Auth | FaultKind::Network)
-        });
-        let denied = !self.open_denials.is_empty();
-        // Where several apply: budget, provider, denied, failed.
-        let (outcome, exit) = match outcome {
-            Outcome::Interrupted => (outcome, 130),
-            Outcome::Budget => (outcome, 5),
-            Outcome::Error | Outcome::Incomplete if provider => (outcome, 4),
-            Outcome::Denied | Outcome::Ok | Outcome::Error | Outcome::Incomplete if denied => {
-                (if outcome == Outcome::Ok { Outcome::Denied } else { outcome }, 3)
-            }
-            Outcome::Ok => (outcome, 0),
-            Outcome::Denied => (outcome, 3),
-            Outcome::Error | Outcome::Incomplete => (outcome, 1),
-        };
-        self.finish_with(outcome, exit, fault, out);
-    }
-
-    /// Ends a prompt whose answer came and is no good: the failure is the provider's, and the exit
-    /// code that of a task that is not done.
-    fn fall_short(&mut self, outcome: Outcome, message: impl Into<String>, out: &mut Vec<Action>) {
-        let fault = Fault { kind: FaultKind::Provider, message: message.into() };
-        let exit = if self.open_denials.is_empty() { 1 } else { 3 };
-        self.finish_with(outcome, exit, Some(fault), out);
-    }
-
-    fn finish_with(
-        &mut self,
-        outcome: Outcome,
-        exit: u8,
-        fault: Option<Fault>,
-        out: &mut Vec<Action>,
-    ) {
-        self.state = State::Idle;
-        self.steering.clear();
-        out.push(Action::Sync);
-        out.push(Action::Finish(Box::new(Summary {
-            outcome,
-            exit,
-            text: self.text.clone(),
-            turns: self.turns,
-            usage: self.usage,
-            denied: self.denied.clone(),
-            changed: self.changed.clone(),
-            duration: Duration::ZERO,
-            fault,
-        })));
-    }
-}
-
-/// The identifiers of calls that a conversation has, each with the last number that was put behind it.
-#[derive(Debug, Default)]
-struct Used(HashMap<String, u64>);
-
-impl Used {
-    fn of(history: &[Message]) -> Self {
-        Self(history.iter().flat_map(Message::calls).map(|call| (call.id.clone(), 1)).collect())
-    }
-
-    /// Returns a call's identifier, with a number behind it when the conversation has it already:
-    /// some servers count anew in every answer, and a history in which one stands twice is refused.
-    fn take(&mut self, id: String) -> String {
-        let id = if id.is_empty() { "call".to_owned() } else { id };
-        let Some(mut number) = self.0.get(&id).copied() else {
-            self.0.insert(id.clone(), 1);
-            return id;
-        };
-        let unused = loop {
-            number = number.saturating_add(1);
-            let unused = format!("{id}_{number}");
-            if !self.0.contains_key(&unused) {
-                break unused;
-            }
-        };
-        self.0.insert(id, number);
-        self.0.insert(unused.clone(), 1);
-        unused
-    }
 }
 
 fn internal(message: impl Into<String>) -> Fault {
     Fault { kind: FaultKind::Internal, message: message.into() }
 }
 
+mod ending;
 #[cfg(test)]
 mod tests;

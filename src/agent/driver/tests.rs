@@ -2,10 +2,12 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::{
-    agent::{Outcome, Summary},
+    agent::{Budgets, Journal, Outcome, Summary, turn::Retry},
+    authority::{Confinement, Subject},
     host::Host,
+    message::Redactor,
     model::catalogue::{self, Kind, Options},
-    tool::{BashOptions, State},
+    tool::{BashOptions, Context, State},
 };
 
 /// Refuses the appends of these numbers, and remembers the kinds of the others.

@@ -1,5 +1,7 @@
 //! The machine without clock, network or files: single paths, and the laws on random inputs.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
