@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     authority::Report,
-    model::{Class, Delta, ModelError, Request, ToolSpec},
+    model::{Class, Delta, Model, ModelError, Request, ToolSpec},
 };
 
 use super::{
@@ -21,8 +21,8 @@ use super::{
     parts::{Parts, Record, told},
     screen::Screen,
     timing::Stopwatch,
-    turn::{Action, Input, Turn, Why},
-    work::Bench,
+    turn::{Action, Candidate, Input, Turn, Why},
+    work::{Bench, tool_names},
 };
 
 /// A conversation that can be talked to.
@@ -65,7 +65,17 @@ impl Agent {
         parts.redactor.text(&mut parts.system);
         // A context that was told before keeps what it was told: it is the same run.
         let _told_before = parts.context.state.told.set(told(&parts, &offered, history.len()));
-        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
+        let candidate = |model: &Arc<dyn Model>| Candidate {
+            name: model.name().to_owned(),
+            price: model.price(),
+        };
+        let known = bench.tools.iter().map(|tool| tool.name()).chain(tool_names());
+        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry)
+            .asking(
+                candidate(&parts.model),
+                parts.fallbacks.iter().map(candidate).collect(),
+                known.map(str::to_owned).collect::<Vec<_>>(),
+            );
         Self { parts, offered, turn, bench, declared: false, screen }
     }
 
@@ -110,7 +120,7 @@ impl Agent {
                 Happened::Stream(Some(Err(error))) => Input::Failed(error),
                 Happened::Stream(None) => Input::Failed(ModelError {
                     class: Class::Retry { after: None },
-                    message: format!("the answer of `{}` broke off", self.parts.model.name()),
+                    message: format!("the answer of `{}` broke off", self.model().name()),
                     network: true,
                 }),
                 Happened::Result(result) => Input::Result(Box::new(result)),
@@ -185,6 +195,12 @@ impl Agent {
         done
     }
 
+    /// Returns the model that is asked at the moment.
+    fn model(&self) -> &Arc<dyn Model> {
+        let fallback = self.turn.asks().checked_sub(1).and_then(|at| self.parts.fallbacks.get(at));
+        fallback.unwrap_or(&self.parts.model)
+    }
+
     fn perform(
         &mut self,
         action: Action,
@@ -194,8 +210,8 @@ impl Agent {
         match action {
             Action::Record(message) => return self.append(Record::Message(&message)),
             Action::RecordUsage(usage) => {
-                let model = self.parts.model.name().to_owned();
-                return self.append(Record::Usage { model: &model, usage });
+                let model = Arc::clone(self.model());
+                return self.append(Record::Usage { model: model.name(), usage });
             }
             Action::RecordDenied(denied) => return self.append(Record::Denied(&denied)),
             Action::RecordChanged(path) => return self.append(Record::Changed(&path)),
@@ -212,9 +228,9 @@ impl Agent {
                     max_tokens: None,
                 };
                 if self.parts.timed {
-                    ongoing.watch.request(|| self.parts.model.request_bytes(&request));
+                    ongoing.watch.request(|| self.model().request_bytes(&request));
                 }
-                ongoing.stream = Some(self.parts.model.stream(request));
+                ongoing.stream = Some(self.model().stream(request));
             }
             Action::Sleep { after, jitter } => {
                 let extra = jitter.mul_f64(fastrand::f64());

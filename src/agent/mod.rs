@@ -8,6 +8,7 @@
 //!
 //! It must not know settings files, the command line or any front end.
 
+mod asked;
 mod backlog;
 pub mod driver;
 mod ids;
@@ -17,6 +18,7 @@ mod prompt;
 pub mod schedule;
 mod screen;
 mod step;
+mod stuck;
 mod timing;
 pub mod turn;
 mod work;
@@ -27,11 +29,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::{Arguments, Usage};
+use crate::message::{Arguments, Money, Usage};
 
 pub use backlog::Backlog;
 pub use driver::Agent;
 pub use parts::{Journal, Parts, Record};
+pub use stuck::REPEATS;
 pub use prompt::{Facts, system_prompt};
 pub use timing::{Timings, TurnTimes};
 pub use work::tool_names;
@@ -103,6 +106,17 @@ pub enum Event {
         turn: u64,
         /// How many.
         usage: Usage,
+        /// What they cost, when the model's price is known.
+        cost: Option<Money>,
+    },
+    /// A model was given up, and the next one is asked the same.
+    FellBack {
+        /// `PROVIDER/MODEL` that was given up.
+        from: String,
+        /// `PROVIDER/MODEL` that is asked now.
+        to: String,
+        /// Why.
+        reason: String,
     },
     /// A request failed and will be tried again.
     Retrying {
@@ -186,10 +200,16 @@ pub struct Summary {
     pub exit: u8,
     /// The text of the last answer.
     pub text: String,
+    /// `PROVIDER/MODEL` that was asked last; `None` when the run did not start.
+    pub model: Option<String>,
     /// How often the model was asked.
     pub turns: u64,
     /// Tokens over all turns.
     pub usage: Usage,
+    /// What they cost; `None` when a price or a count is not known.
+    pub cost: Option<Money>,
+    /// What was to be told to the model ([`Op::Steer`]) and was not: the end came first.
+    pub undelivered: Vec<String>,
     /// Every refused call, in order.
     pub denied: Vec<Denied>,
     /// Physical paths that the tools created or changed, each once, in order.
@@ -209,4 +229,8 @@ pub struct Budgets {
     pub tokens: Option<u64>,
     /// Wall time.
     pub time: Option<Duration>,
+    /// Money over all turns. A model whose price is not known is not asked then.
+    pub cost: Option<Money>,
+    /// How often in a row the same calls may have the same results, at least 2; `None` = 5.
+    pub repeats: Option<u64>,
 }

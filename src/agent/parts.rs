@@ -52,6 +52,8 @@ pub enum Record<'a> {
 pub struct Parts {
     /// The model to ask.
     pub model: Arc<dyn Model>,
+    /// Those that are asked in its place when it is overloaded or not reached, in order.
+    pub fallbacks: Vec<Arc<dyn Model>>,
     /// Every tool there is; those whose atom is not held are not offered.
     pub tools: Vec<Box<dyn Tool>>,
     /// What the run may do.
@@ -91,7 +93,7 @@ impl std::fmt::Debug for Parts {
 /// Returns what the model may ask about its own run: the very value that calls are checked against.
 pub(super) fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told {
     let bound = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
-    let Budgets { turns, tokens, time } = parts.budgets;
+    let Budgets { turns, tokens, time, cost, .. } = parts.budgets;
     Told {
         report: Report::new(&parts.subject, parts.confinement),
         tools: offered.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
@@ -101,6 +103,7 @@ pub(super) fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told
             format!("messages before this prompt: {messages}"),
             format!("budget of turns for each prompt: {}", bound(turns.map(|n| n.to_string()))),
             format!("budget of tokens for each prompt: {}", bound(tokens.map(|n| n.to_string()))),
+            format!("budget of money for each prompt: {}", bound(cost.map(|c| c.to_string()))),
             format!(
                 "budget of time for each prompt: {}",
                 bound(time.map(|t| format!("{} s", t.as_secs())))

@@ -9,15 +9,22 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{
     message::{Arguments, Block, Message, Role, Stop, ToolCall, ToolResult, Usage},
-    model::{Class, Delta, ModelError},
+    model::Delta,
 };
 
-use super::{Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary, ids::Used};
+use super::{
+    Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary,
+    asked::Asked,
+    ids::Used,
+    stuck::{REPEATS, Verdict, Watch},
+};
 
+pub use super::asked::Candidate;
 pub use super::step::{Action, CallResult, Input, Retry, Why};
 
-/// How often in a row the model may answer with nothing but calls whose arguments cannot be read.
-const MALFORMED_TURNS: u32 = 3;
+/// How often in a row the model may answer with nothing but calls that cannot be run: of tools that
+/// there are not, or with arguments that cannot be read.
+const UNUSABLE_TURNS: u32 = 3;
 
 #[derive(Debug)]
 enum State {
@@ -30,7 +37,9 @@ enum State {
 /// One conversation's machine.
 #[derive(Debug)]
 pub struct Turn {
-    model: String,
+    asked: Asked,
+    /// The names of the tools that there are; empty = whatever is asked for.
+    tools: BTreeSet<String>,
     budgets: Budgets,
     retry: Retry,
     history: Vec<Message>,
@@ -44,14 +53,19 @@ pub struct Turn {
     /// Atoms of refusals that no later success under the same atom has made good.
     open_denials: BTreeSet<String>,
     changed: Vec<PathBuf>,
-    malformed_turns: u32,
+    unusable_turns: u32,
+    watch: Watch,
+    /// Whether a turn went by without a count of tokens in this prompt.
+    uncounted: bool,
 }
 
 impl Turn {
     /// Starts a machine on a history whose calls and results are paired.
     pub fn new(model: String, history: Vec<Message>, budgets: Budgets, retry: Retry) -> Self {
         Self {
-            model,
+            asked: Asked::new(Candidate { name: model, price: None }),
+            tools: BTreeSet::new(),
+            watch: Watch::new(budgets.repeats.unwrap_or(REPEATS)),
             budgets,
             retry,
             used: Used::of(&history),
@@ -64,8 +78,28 @@ impl Turn {
             denied: Vec::new(),
             open_denials: BTreeSet::new(),
             changed: Vec::new(),
-            malformed_turns: 0,
+            unusable_turns: 0,
+            uncounted: false,
         }
+    }
+
+    /// Sets who is asked, those that take the place of the chosen one in order, and the names of the
+    /// tools that there are: a call of another one cannot be run.
+    #[must_use]
+    pub fn asking(
+        mut self,
+        chosen: Candidate,
+        fallbacks: Vec<Candidate>,
+        tools: impl IntoIterator<Item = String>,
+    ) -> Self {
+        self.asked.set(chosen, fallbacks);
+        self.tools = tools.into_iter().collect();
+        self
+    }
+
+    /// Returns the number of the model to ask: 0 is the chosen one, 1 the first after it.
+    pub fn asks(&self) -> usize {
+        self.asked.number()
     }
 
     /// Returns the conversation as it is to be sent.
@@ -86,6 +120,10 @@ impl Turn {
             Input::Failed(error) => self.failed(error, &mut out),
             Input::RetryDue => {
                 if let State::Waiting { attempt } = self.state {
+                    // Nothing was said yet, so what came meanwhile can go along.
+                    if self.tell(&mut out) {
+                        out.push(Action::Sync);
+                    }
                     self.state = State::Asking { attempt, blocks: Vec::new() };
                     out.push(Action::Ask);
                 }
@@ -107,7 +145,10 @@ impl Turn {
         self.denied.clear();
         self.open_denials.clear();
         self.changed.clear();
-        self.malformed_turns = 0;
+        self.unusable_turns = 0;
+        self.uncounted = false;
+        self.watch.clear();
+        self.asked.begin();
         self.record(Message::user(text), out);
         self.ask(out);
     }
@@ -119,9 +160,7 @@ impl Turn {
 
     /// Asks, unless a budget says no.
     fn ask(&mut self, out: &mut Vec<Action>) {
-        for text in std::mem::take(&mut self.steering) {
-            self.record(Message::user(text), out);
-        }
+        self.tell(out);
         if let Some(fault) = self.over_budget() {
             self.finish(Outcome::Budget, Some(fault), out);
             return;
@@ -133,17 +172,25 @@ impl Turn {
         out.push(Action::Ask);
     }
 
+    /// Records what was said meanwhile; says whether there was something. What is new is no loop.
+    fn tell(&mut self, out: &mut Vec<Action>) -> bool {
+        let steering = std::mem::take(&mut self.steering);
+        let told = !steering.is_empty();
+        if told {
+            self.watch.clear();
+        }
+        for text in steering {
+            self.record(Message::user(text), out);
+        }
+        told
+    }
+
     fn over_budget(&self) -> Option<Fault> {
-        let message = match (self.budgets.turns, self.budgets.tokens) {
-            (Some(limit), _) if self.turns >= limit => {
-                format!("the budget of {limit} turns is used up; raise it with `--max-turns`")
-            }
-            (_, Some(limit)) if self.usage.total() >= limit => format!(
-                "the budget of {limit} tokens is used up ({} used); raise it with `--max-tokens`",
-                self.usage.total()
-            ),
-            _ => return None,
-        };
+        let turns = self.budgets.turns.filter(|limit| self.turns >= *limit);
+        let turns = turns.map(|limit| {
+            format!("the budget of {limit} turns is used up; raise it with `--max-turns`")
+        });
+        let message = turns.or_else(|| self.over_tokens()).or_else(|| self.over_cost())?;
         Some(Fault { kind: FaultKind::Config, message })
     }
 
@@ -159,7 +206,7 @@ impl Turn {
             }
             Delta::Thinking(text) => out.push(Action::Emit(Event::Thinking(text))),
             Delta::Opaque(value) => {
-                blocks.push(Block::Opaque { model: self.model.clone(), value });
+                blocks.push(Block::Opaque { model: self.asked.name().to_owned(), value });
             }
             Delta::Call { id, name, arguments } => {
                 let arguments = Arguments::parse(&arguments);
@@ -180,11 +227,7 @@ impl Turn {
         usage: Option<Usage>,
         out: &mut Vec<Action>,
     ) {
-        if let Some(usage) = usage {
-            self.usage.add(usage);
-            out.push(Action::RecordUsage(usage));
-            out.push(Action::Emit(Event::Usage { turn: self.turns, usage }));
-        }
+        self.count(usage, out);
         let message = Message { role: Role::Assistant, blocks };
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
         let text = message.text();
@@ -228,18 +271,25 @@ impl Turn {
             }
             return;
         }
-        let malformed = calls.iter().all(|call| matches!(call.arguments, Arguments::Malformed(_)));
-        self.malformed_turns = if malformed { self.malformed_turns + 1 } else { 0 };
+        let unusable = calls.iter().all(|call| {
+            matches!(call.arguments, Arguments::Malformed(_))
+                || !self.tools.is_empty() && !self.tools.contains(&call.name)
+        });
+        self.unusable_turns = if unusable { self.unusable_turns + 1 } else { 0 };
         self.state =
             State::Working { results: vec![None; calls.len()], calls: calls.clone(), committed: 0 };
         // Calls that can have no answering turn are not run: their effect would go unseen.
         if let Some(fault) = self.over_budget() {
             self.close_calls("not run: the run's budget is used up", out);
             self.finish(Outcome::Budget, Some(fault), out);
-        } else if self.malformed_turns >= MALFORMED_TURNS {
-            self.close_calls("not run: the arguments are not a JSON object", out);
+        } else if self.unusable_turns >= UNUSABLE_TURNS {
+            self.close_calls(
+                "not run: there is no such tool, or the arguments are not a JSON object",
+                out,
+            );
             let fault = format!(
-                "the model sent calls with unreadable arguments {MALFORMED_TURNS} times in a row"
+                "the model sent nothing but calls that cannot be run {UNUSABLE_TURNS} times in a \
+                 row: of tools that there are not, or with unreadable arguments"
             );
             self.fall_short(Outcome::Error, fault, out);
         } else {
@@ -253,11 +303,15 @@ impl Turn {
         if slot.is_none() {
             *slot = Some(result);
         }
+        let stuck = self.look_for_a_loop(out);
         self.commit(out);
         if let State::Working { results, committed, .. } = &self.state
             && *committed == results.len()
         {
-            self.ask(out);
+            match stuck {
+                Some(fault) => self.fall_short(Outcome::Error, fault, out),
+                None => self.ask(out),
+            }
         }
     }
 
@@ -303,75 +357,6 @@ impl Turn {
         self.commit(out);
     }
 
-    fn failed(&mut self, error: ModelError, out: &mut Vec<Action>) {
-        let State::Asking { attempt, blocks } = &mut self.state else { return };
-        let attempt = *attempt;
-        let blocks = std::mem::take(blocks);
-        let delivered = !blocks.is_empty();
-        out.push(Action::Abort);
-        if let (Class::Retry { after }, false) = (&error.class, delivered)
-            && attempt < self.retry.attempts
-            && (self.retry.unreached || !error.network)
-            && after.is_none_or(|after| after <= self.retry.longest)
-        {
-            let backoff = self.retry.base.saturating_mul(1 << attempt.min(16));
-            let wait = after.unwrap_or(backoff);
-            let next = attempt + 1;
-            self.state = State::Waiting { attempt: next };
-            out.push(Action::Emit(Event::Retrying {
-                attempt: next,
-                of: self.retry.attempts,
-                after: wait,
-                reason: error.message,
-            }));
-            out.push(Action::Sleep { after: wait, jitter: backoff / 2 });
-            return;
-        }
-        let mut message = error.message;
-        if let Class::Retry { after: Some(after) } = error.class
-            && after > self.retry.longest
-        {
-            message = format!(
-                "{message}; it asks to wait {} s, which is longer than the {} s that a run waits: try \
-                 again then",
-                after.as_secs(),
-                self.retry.longest.as_secs()
-            );
-        }
-        let kind = match (&error.class, error.network) {
-            (Class::Auth, _) => FaultKind::Auth,
-            (_, true) => FaultKind::Network,
-            _ => FaultKind::Provider,
-        };
-        let fault = Some(Fault { kind, message });
-        if delivered {
-            self.keep_partial(blocks, "not run: the answer broke off", out);
-            self.finish(Outcome::Incomplete, fault, out);
-        } else {
-            self.finish(Outcome::Error, fault, out);
-        }
-    }
-
-    /// Records what had arrived, with a result for every call in it.
-    fn keep_partial(&mut self, mut blocks: Vec<Block>, reason: &str, out: &mut Vec<Action>) {
-        // A message may not end with a block that only explains what never came.
-        while matches!(blocks.last(), Some(Block::Opaque { .. })) {
-            blocks.pop();
-        }
-        if blocks.is_empty() {
-            return;
-        }
-        let message = Message { role: Role::Assistant, blocks };
-        let calls: Vec<ToolCall> = message.calls().cloned().collect();
-        let text = message.text();
-        if !text.trim().is_empty() {
-            self.text = text;
-        }
-        self.record(message, out);
-        self.state = State::Working { results: vec![None; calls.len()], calls, committed: 0 };
-        self.close_calls(reason, out);
-    }
-
     fn stop(&mut self, why: Why, out: &mut Vec<Action>) {
         if matches!(self.state, State::Idle) {
             return;
@@ -384,6 +369,9 @@ impl Turn {
         }
         if let State::Asking { blocks, .. } = &mut self.state {
             let blocks = std::mem::take(blocks);
+            if !blocks.is_empty() {
+                self.asked.pay(None);
+            }
             self.keep_partial(blocks, "not run: interrupted", out);
         } else {
             self.close_calls("interrupted: the call was stopped and may have had effects", out);
@@ -409,6 +397,8 @@ fn internal(message: impl Into<String>) -> Fault {
     Fault { kind: FaultKind::Internal, message: message.into() }
 }
 
+mod budget;
 mod ending;
+mod failing;
 #[cfg(test)]
 mod tests;

@@ -410,6 +410,8 @@ fn budgets(settings: &Settings) -> Budgets {
         turns: settings.budgets.turns.get().copied(),
         tokens: settings.budgets.tokens.get().copied(),
         time: settings.budgets.time.get().copied(),
+        cost: settings.budgets.cost.get().copied(),
+        repeats: settings.budgets.repeats.get().copied(),
     }
 }
 

@@ -134,6 +134,11 @@ impl Setup {
         &self.effective.profile
     }
 
+    /// Returns the models that are asked when the chosen one is not to be had, in order.
+    pub(crate) fn fallbacks(&self) -> &[ModelName] {
+        &self.effective.fallbacks
+    }
+
     /// Says whether a run without a budget is refused.
     pub(crate) fn needs_budget(&self) -> bool {
         self.effective.needs_budget()

@@ -29,6 +29,8 @@ pub enum Shape {
     Duration,
     /// A whole number from 1.
     Count,
+    /// An amount of money: a number above 0.
+    Money,
     /// `true` or `false`.
     Flag,
     /// A list of capabilities.
@@ -113,7 +115,7 @@ pub const SETTINGS: &[Key] = &[
     .project()
     .display(),
     key("models", Shape::Named, "", "aliases by name; a name has letters, digits, `-`, `_` and `.`"),
-    key("models.NAME", Shape::Models, "", "what the alias stands for; of an array the first one, the others are not asked yet"),
+    key("models.NAME", Shape::Models, "", "what the alias stands for; of an array the first one, and in its place the others in turn when it is overloaded or not reached"),
     key(
         "modelOptions",
         Shape::AnyMap,
@@ -232,6 +234,8 @@ pub const SETTINGS: &[Key] = &[
     key("budgets.turns", Shape::Count, "", "requests to the model").narrows(),
     key("budgets.tokens", Shape::Count, "", "tokens of all kinds together").narrows(),
     key("budgets.time", Shape::Duration, "", "wall time").narrows(),
+    key("budgets.cost", Shape::Money, "", "money, in the currency of the prices; a model without `providers.NAME.models.NAME.price` is not asked then").narrows(),
+    key("budgets.repeats", Shape::Count, "5", "how often in a row the same calls may have the same results before the run ends, at least 2").narrows(),
     key("session", Shape::Object, "", "what is kept of a run"),
     key(
         "session.enabled",
@@ -273,6 +277,8 @@ pub const POLICY: &[Key] = &[
     key("budgets.turns", Shape::Count, "", "requests to the model").narrows(),
     key("budgets.tokens", Shape::Count, "", "tokens of all kinds together").narrows(),
     key("budgets.time", Shape::Duration, "", "wall time").narrows(),
+    key("budgets.cost", Shape::Money, "", "money, in the currency of the prices; a model without `providers.NAME.models.NAME.price` is not asked then").narrows(),
+    key("budgets.repeats", Shape::Count, "", "how often in a row the same calls may have the same results").narrows(),
     key(
         "allowedModels",
         Shape::ModelPatterns,
@@ -367,6 +373,7 @@ fn words(shape: Shape) -> String {
         Shape::Variable => "name of a variable".to_owned(),
         Shape::Duration => "duration".to_owned(),
         Shape::Count => "whole number from 1".to_owned(),
+        Shape::Money => "number above 0".to_owned(),
         Shape::Flag => "`true` or `false`".to_owned(),
         Shape::Capabilities => "string, or array of strings and objects".to_owned(),
         Shape::Texts | Shape::Words => "array of strings".to_owned(),

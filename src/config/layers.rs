@@ -196,6 +196,8 @@ impl Budgets {
             turns: self.turns.over(earlier.turns),
             tokens: self.tokens.over(earlier.tokens),
             time: self.time.over(earlier.time),
+            cost: self.cost.over(earlier.cost),
+            repeats: self.repeats.over(earlier.repeats),
         }
     }
 
@@ -214,5 +216,7 @@ impl Budgets {
         lower(&mut self.turns, &bounds.turns);
         lower(&mut self.tokens, &bounds.tokens);
         lower(&mut self.time, &bounds.time);
+        lower(&mut self.cost, &bounds.cost);
+        lower(&mut self.repeats, &bounds.repeats);
     }
 }

@@ -70,6 +70,9 @@ fn shape(table: &'static [Key], key: &Key) -> Value {
         Shape::Variable => text(VARIABLE),
         Shape::Duration => text(r"^\s*([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?\s*$"),
         Shape::Count => json!({ "type": "integer", "minimum": 1, "maximum": values::MOST }),
+        Shape::Money => {
+            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000_000 })
+        }
         Shape::Flag => json!({ "type": "boolean" }),
         Shape::Capabilities => capabilities(),
         Shape::Texts => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::authority::{Approve, List, MOST, Source};
+use crate::{
+    authority::{Approve, List, MOST, Source},
+    message::Money,
+};
 
 use super::{
     error::{About, ConfigError, Problem, Warning},
@@ -94,12 +97,19 @@ pub struct Budgets {
     pub tokens: Setting<u64>,
     /// Wall time.
     pub time: Setting<Duration>,
+    /// Money.
+    pub cost: Setting<Money>,
+    /// How often in a row the same calls may have the same results.
+    pub repeats: Setting<u64>,
 }
 
 impl Budgets {
     /// Says whether any bound is set.
     pub fn any(&self) -> bool {
-        self.turns.get().is_some() || self.tokens.get().is_some() || self.time.get().is_some()
+        self.turns.get().is_some()
+            || self.tokens.get().is_some()
+            || self.time.get().is_some()
+            || self.cost.get().is_some()
     }
 }
 
@@ -376,6 +386,8 @@ impl Budgets {
                 "turns" => budgets.turns = Setting::new(node.count()?, layer),
                 "tokens" => budgets.tokens = Setting::new(node.count()?, layer),
                 "time" => budgets.time = Setting::new(node.duration()?, layer),
+                "cost" => budgets.cost = Setting::new(node.money()?, layer),
+                "repeats" => budgets.repeats = Setting::new(node.count()?, layer),
                 _ => {}
             }
         }

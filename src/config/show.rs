@@ -133,6 +133,8 @@ impl Settings {
         all.set("budgets.turns", &self.budgets.turns, |turns| json!(turns));
         all.set("budgets.tokens", &self.budgets.tokens, |tokens| json!(tokens));
         all.set("budgets.time", &self.budgets.time, time);
+        all.set("budgets.cost", &self.budgets.cost, |cost| json!(cost.as_f64()));
+        all.set("budgets.repeats", &self.budgets.repeats, |times| json!(times));
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
         all.set("log", &self.log, |file| json!(file));
         all.all

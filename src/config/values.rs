@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::authority::{Approve, BUILT_IN, distance};
+use crate::{
+    authority::{Approve, BUILT_IN, distance},
+    message::Money,
+};
 
 pub(super) use crate::authority::shown;
 
@@ -103,6 +106,12 @@ pub enum ValueError {
     Header {
         /// `the name` or `the value`.
         what: &'static str,
+    },
+    /// A number that is no amount of money.
+    #[error("`{text}` is no amount of money; write a number above 0 and up to a billion, like `2.5`")]
+    Money {
+        /// What was written.
+        text: String,
     },
     /// A number that is no count.
     #[error("`{text}` is no whole number from 1 to {most}; write one, or leave it out")]
@@ -328,6 +337,12 @@ pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
 
 /// The largest count that is accepted: what a JSON number can carry exactly everywhere.
 pub(super) const MOST: u64 = (1 << 53) - 1;
+
+pub(super) fn money(text: &str) -> Result<Money, ValueError> {
+    Money::parse(text)
+        .filter(|money| *money > Money::ZERO)
+        .ok_or_else(|| ValueError::Money { text: shown(text) })
+}
 
 pub(super) fn count(text: &str) -> Result<u64, ValueError> {
     text.parse::<u64>()

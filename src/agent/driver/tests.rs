@@ -43,6 +43,7 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let parts = Parts {
         model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
+        fallbacks: Vec::new(),
         tools: Vec::new(),
         subject: Arc::new(Subject::new([])),
         confinement: Confinement::Unknown,

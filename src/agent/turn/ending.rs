@@ -46,14 +46,16 @@ impl Turn {
         out: &mut Vec<Action>,
     ) {
         self.state = State::Idle;
-        self.steering.clear();
         out.push(Action::Sync);
         out.push(Action::Finish(Box::new(Summary {
             outcome,
             exit,
             text: self.text.clone(),
+            model: Some(self.asked.name().to_owned()),
             turns: self.turns,
             usage: self.usage,
+            cost: self.asked.cost().filter(|_| self.turns > 0),
+            undelivered: std::mem::take(&mut self.steering),
             denied: self.denied.clone(),
             changed: self.changed.clone(),
             duration: Duration::ZERO,

@@ -101,6 +101,18 @@ pub(crate) enum Line {
         /// How many.
         #[serde(flatten)]
         usage: Usage,
+        /// What they cost, in the currency of the prices; absent when no price is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost: Option<f64>,
+    },
+    /// A model is overloaded or not reached, and the next one is asked the same in its place.
+    Fallback {
+        /// `PROVIDER/MODEL` that was given up.
+        from: String,
+        /// `PROVIDER/MODEL` that is asked now.
+        to: String,
+        /// Why.
+        reason: String,
     },
     /// A request failed and will be made again.
     Retry {
@@ -144,12 +156,15 @@ pub(crate) struct RunResult {
     pub(crate) text: String,
     /// The session's identifier; null when none is kept, or the run did not start.
     pub(crate) session: Option<String>,
-    /// `PROVIDER/MODEL`; null when the run did not start.
+    /// `PROVIDER/MODEL` that was asked last; null when the run did not start.
     pub(crate) model: Option<String>,
     /// How often the model was asked.
     pub(crate) turns: u64,
     /// Tokens over all turns.
     pub(crate) usage: Usage,
+    /// What they cost, in the currency of the prices; absent when a price or a count is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<f64>,
     /// Every refused call, in order.
     pub(crate) denied: Vec<Denied>,
     /// Files that the file tools created or changed, each once; what commands change is not listed.

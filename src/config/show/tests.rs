@@ -19,7 +19,7 @@ const EVERY: &str = r#"{ "model": "a/b", "models": { "m": "a/b" }, "modelOptions
     "bash": { "shell": "/s", "timeout": "90s", "maxTimeout": "1h1ms", "passEnv": null,
               "env": { "PLAIN": "one", "API_KEY": "SECRET", "URL": "https://u:SECRET@h",
                        "X": "SECRET0123456789abcdef", "Y": "sk-SECRET" } },
-    "budgets": { "turns": 1, "tokens": 2, "time": "3m" }, "session": { "enabled": false },
+    "budgets": { "turns": 1, "tokens": 2, "time": "3m", "cost": 0.25, "repeats": 9 }, "session": { "enabled": false },
     "log": "/l" }"#;
 
 #[test]
