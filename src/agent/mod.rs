@@ -34,8 +34,8 @@ use crate::message::{Arguments, Money, Usage};
 pub use backlog::Backlog;
 pub use driver::Agent;
 pub use parts::{Journal, Parts, Record};
-pub use stuck::REPEATS;
 pub use prompt::{Facts, system_prompt};
+pub use stuck::REPEATS;
 pub use timing::{Timings, TurnTimes};
 pub use work::tool_names;
 

@@ -151,17 +151,13 @@ impl Bench {
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
                 (outcome, None, allowed)
             }
-            Admission::Refuse(text) => {
-                // It may quote what was given, however long that is.
-                let text = self.context.state.results.cut(&text, "give less");
-                (Outcome::error(text), None, Vec::new())
-            }
+            Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
             Admission::Deny(denial) => {
                 let denied = Denied {
                     tool: call.name.clone(),
                     atom: denial.request.atom.to_string(),
                     // The path is the physical one, which nobody has said yet.
-                    detail: self.redactor.redact(&denial.sentence()).into_owned(),
+                    detail: short(&self.redactor.redact(&denial.sentence())),
                 };
                 emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
                 let text = format!("{denial}; nothing was done");
@@ -169,7 +165,7 @@ impl Bench {
             }
         };
         // Refusals as well: that of an edit shows the lines that are there.
-        let outcome = self.clean(outcome);
+        let outcome = self.clean(self.bounded(outcome));
         emit(
             events,
             Event::ToolFinished {
@@ -182,6 +178,15 @@ impl Bench {
         );
         let result = ToolResult { call: call.id, text: outcome.text, is_error: outcome.is_error };
         CallResult { index, result, denied, allowed, changed: outcome.changed }
+    }
+
+    /// Keeps what went wrong within the budget of one result: it may quote what was given, or what
+    /// another program said, however long that is. Tools cut what they found themselves.
+    fn bounded(&self, mut outcome: Outcome) -> Outcome {
+        if outcome.is_error {
+            outcome.text = self.context.state.results.cut(&outcome.text, "give less");
+        }
+        outcome
     }
 
     /// Takes the keys of providers out of what a tool found, before anyone gets it.
@@ -263,6 +268,16 @@ enum Admission {
     Run(Box<dyn Invocation>, Vec<Grant>, Vec<String>),
     Refuse(String),
     Deny(Box<Denial>),
+}
+
+/// The most characters of a refusal's sentence in results and sessions.
+const SENTENCE: usize = 2000;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SENTENCE) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 fn malformed(text: &str) -> String {

@@ -39,7 +39,7 @@ use super::{
     args::RunArguments,
     credentials::Keys,
     error::{CliError, FAILED},
-    journal,
+    fallback, journal,
     print::{
         self, Front,
         line::{Line, SCHEMA},
@@ -151,7 +151,12 @@ fn run_in(
     let subject = Arc::new(setup.subject());
     setup.check_start()?;
     let mut keys = Keys::new(setup, handed, runtime, &mut signals);
-    let opened = open_model(setup, &mut keys);
+    let opened = open_model(setup, &mut keys)
+        .and_then(|model| fallback::check_price(setup, &*model).map(|()| model));
+    let (fallbacks, left_out) = match &opened {
+        Ok(model) => fallback::open_fallbacks(setup, &mut keys, model.name()),
+        Err(_) => (Vec::new(), Vec::new()),
+    };
     let redactor = keys.redactor();
     let model = match (opened, keys.interrupted()) {
         (_, Some(code)) => return Ok(end_early(runtime, front, &mut signals, code)),
@@ -161,7 +166,11 @@ fn run_in(
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
     // A server on a socket needs no network.
-    let needs_network = model.needs_network();
+    let on_sockets: Vec<String> = std::iter::once(&model)
+        .chain(&fallbacks)
+        .filter(|model| !model.needs_network())
+        .map(|model| model.name().to_owned())
+        .collect();
     let network_is_off = signs.network_is_off();
     let tools = tool::standard();
     let offered: Vec<&str> = tools
@@ -194,7 +203,9 @@ fn run_in(
         confinement: confinement.label(),
         workspace: setup.workspace.display().to_string(),
     });
-    for notice in setup.warnings.iter().chain(&begun.notices) {
+    for notice in
+        setup.warnings.iter().chain(model.notices()).chain(&left_out).chain(&begun.notices)
+    {
         front.notice(notice);
     }
     front.name(print::Names {
@@ -204,6 +215,7 @@ fn run_in(
     });
     let parts = Parts {
         model,
+        fallbacks,
         tools,
         subject,
         confinement,
@@ -221,6 +233,8 @@ fn run_in(
         let mut summary = drive(parts, prompt, &mut signals, front).await;
         if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
         {
+            let asked = summary.model.as_ref();
+            let needs_network = !asked.is_some_and(|name| on_sockets.contains(name));
             fault.message.push_str(way_out(needs_network, network_is_off, confinement));
         }
         front.result(&summary);

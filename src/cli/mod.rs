@@ -10,6 +10,7 @@ mod credentials;
 mod demo;
 mod doctor;
 mod error;
+mod fallback;
 mod generate;
 mod headless;
 mod hidden;

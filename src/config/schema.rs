@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::message::{Effort, MOST_PRICE};
+
 use super::{
     keys::{self, Key, Shape},
     values,
@@ -72,6 +74,10 @@ fn shape(table: &'static [Key], key: &Key) -> Value {
         Shape::Count => json!({ "type": "integer", "minimum": 1, "maximum": values::MOST }),
         Shape::Money => {
             json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000_000 })
+        }
+        Shape::Price => json!({ "type": "number", "minimum": 0, "maximum": MOST_PRICE }),
+        Shape::Efforts => {
+            json!({ "type": "array", "items": { "type": "string", "enum": Effort::NAMES } })
         }
         Shape::Flag => json!({ "type": "boolean" }),
         Shape::Capabilities => capabilities(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     authority::{Approve, BUILT_IN, distance},
-    message::Money,
+    message::{Effort, MOST_PRICE, Money, Price},
 };
 
 pub(super) use crate::authority::shown;
@@ -50,12 +50,28 @@ pub enum ValueError {
         text: String,
     },
     /// A provider kind that does not exist.
-    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
+    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
     Kind {
         /// What was written.
         text: String,
         /// The nearest one.
         nearest: Option<&'static str>,
+    },
+    /// A level of effort that does not exist.
+    #[error("unknown effort `{text}`{}; the levels are {}", did_you_mean(*.nearest), levels())]
+    Effort {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A number that is no price.
+    #[error(
+        "`{text}` is no price; write money per million tokens, from 0 to {MOST_PRICE}, like `2.5`"
+    )]
+    Price {
+        /// What was written.
+        text: String,
     },
     /// A provider's name that could not be written as `PROVIDER/MODEL`.
     #[error(
@@ -108,7 +124,9 @@ pub enum ValueError {
         what: &'static str,
     },
     /// A number that is no amount of money.
-    #[error("`{text}` is no amount of money; write a number above 0 and up to a billion, like `2.5`")]
+    #[error(
+        "`{text}` is no amount of money; write a number above 0 and up to a billion, like `2.5`"
+    )]
     Money {
         /// What was written.
         text: String,
@@ -121,6 +139,10 @@ pub enum ValueError {
         /// The largest that is accepted.
         most: u64,
     },
+}
+
+fn levels() -> String {
+    Effort::NAMES.map(|name| format!("`{name}`")).join(", ")
 }
 
 fn did_you_mean(nearest: Option<&'static str>) -> String {
@@ -342,6 +364,17 @@ pub(super) fn money(text: &str) -> Result<Money, ValueError> {
     Money::parse(text)
         .filter(|money| *money > Money::ZERO)
         .ok_or_else(|| ValueError::Money { text: shown(text) })
+}
+
+pub(super) fn effort(text: &str) -> Result<Effort, ValueError> {
+    text.parse().map_err(|_| ValueError::Effort {
+        text: shown(text),
+        nearest: nearest(text, Effort::NAMES),
+    })
+}
+
+pub(super) fn price(text: &str) -> Result<u64, ValueError> {
+    Price::parse(text).ok_or_else(|| ValueError::Price { text: shown(text) })
 }
 
 pub(super) fn count(text: &str) -> Result<u64, ValueError> {

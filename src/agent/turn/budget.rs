@@ -52,7 +52,9 @@ impl Turn {
         }
         let spent = self.asked.spent();
         (spent >= limit).then(|| {
-            format!("the budget of {limit} is used up ({spent} spent); raise it with `budgets.cost`")
+            format!(
+                "the budget of {limit} is used up ({spent} spent); raise it with `budgets.cost`"
+            )
         })
     }
 
@@ -76,7 +78,9 @@ impl Turn {
                          ends.]"
                     ));
                 }
-                out.push(Action::Emit(Event::Notice(format!("the model made {seen}; it was told"))));
+                out.push(Action::Emit(Event::Notice(format!(
+                    "the model made {seen}; it was told"
+                ))));
                 None
             }
             Verdict::End(found) => Some(format!(
