@@ -16,6 +16,7 @@ mod docs;
 mod doctor;
 mod edits;
 mod fake_model;
+mod faults;
 mod generate;
 mod harness;
 mod headless;
