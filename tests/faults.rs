@@ -16,14 +16,19 @@ mod schedule;
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
-use kli::message::{Block, Message, Role};
+use kli::{
+    message::{Block, Message, Role},
+    session::{Notice, Opened, Store},
+};
 
 use crate::fake_model::Wire;
 use schedule::Expected;
@@ -90,6 +95,21 @@ fn pairs_are_whole(messages: &[Message]) -> Result<(), String> {
         }
     }
     if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no result")) }
+}
+
+/// Opens the session of a workspace through kli's own store; there must be nothing to repair.
+fn reopened(store: &Store, workspace: &Path) -> Result<Opened, String> {
+    for _ in 0..100 {
+        let found = store.latest(workspace).unwrap().ok_or("no session is there")?;
+        let opened = store.open(workspace, &found).map_err(|error| error.to_string())?;
+        match opened.notices.as_slice() {
+            [] => return Ok(opened),
+            // A process that another test starts holds every lock of this one until its exec.
+            [Notice::InUse { .. }] => thread::sleep(Duration::from_millis(10)),
+            others => return Err(format!("the session was repaired: {others:?}")),
+        }
+    }
+    Err("the session stays locked".to_owned())
 }
 
 /// Compares what a run came to with what it must come to.

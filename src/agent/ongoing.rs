@@ -38,16 +38,17 @@ pub(super) enum Happened {
 }
 
 impl Ongoing {
-    /// Waits for whatever comes first. Signals and results are looked at before the stream, so that
-    /// a fast stream cannot starve an interrupt.
+    /// Waits for whatever comes first. Results come before signals: what a call has done by then is
+    /// told as it was, and there are no more of them than calls. Signals come before the stream, so
+    /// that a fast stream cannot starve an interrupt.
     pub(super) async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
         let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
         let full = stream.is_some() && backlog.is_full();
         tokio::select! {
             biased;
+            result = next_result(results) => Happened::Result(result),
             op = ops.recv(), if open => Happened::Op(op),
             () = at(*deadline) => Happened::Deadline,
-            result = next_result(results) => Happened::Result(result),
             () = ended(work) => Happened::WorkDone,
             () = backlog.room(), if full => Happened::Room,
             delta = next_delta(stream), if !full => Happened::Stream(delta),

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::fake_model::{Answer, FakeModel, text};
 
 use super::{
-    FORMATS, Ran, check, each_seed,
+    FORMATS, Ran, check, each_seed, reopened,
     schedule::{MODELS, Manner, Moment, PROMPT, STEER, Schedule, draw, note},
 };
 
@@ -280,11 +280,7 @@ fn one(seed: u64, stops: &Mutex<Vec<Duration>>) -> Result<(), String> {
         requests: fakes.each_ref().map(|fake| fake.requests().len()),
     };
     // What kli's own store makes of the file, and that there was nothing to repair.
-    let found = store.latest(room.path()).unwrap().ok_or("no session is there")?;
-    let opened = store.open(room.path(), &found).map_err(|error| error.to_string())?;
-    if !opened.notices.is_empty() {
-        return Err(format!("the session was repaired: {:?}", opened.notices));
-    }
+    let opened = reopened(&store, room.path())?;
     check(&schedule.expected, &ran, &opened.messages)
         .map_err(|why| format!("{why}\n{schedule:?}\n{ran:?}"))?;
     if fakes.iter().any(|fake| fake.left() > 0) {

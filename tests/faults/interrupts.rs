@@ -10,7 +10,7 @@ use crate::fake_model::{Answer, FakeModel, text, tool_use};
 use super::{
     FORMATS, each_seed,
     inside::{Bench, Hold, agent, drive, model},
-    pairs_are_whole,
+    pairs_are_whole, reopened,
     schedule::{Expected, Moment, PROMPT, Schedule, note},
 };
 
@@ -65,13 +65,12 @@ fn an_interrupt_at_any_byte_keeps_what_came_and_leaves_a_session_that_goes_on() 
             if !effects.lock().unwrap().is_empty() {
                 return Err("a call was run, though the answer was not whole".into());
             }
-            let found = store.latest(room.path()).unwrap().ok_or("no session is there")?;
-            let opened = store.open(room.path(), &found).map_err(|error| error.to_string())?;
+            let opened = reopened(&store, room.path())?;
             pairs_are_whole(&opened.messages)?;
             let kept: String =
                 opened.messages.iter().skip(1).map(kli::message::Message::text).collect();
-            if kept != said || !opened.notices.is_empty() {
-                return Err(format!("the session keeps `{kept}`: {:?}", opened.notices));
+            if kept != said {
+                return Err(format!("the session keeps `{kept}`"));
             }
             // What follows depends on what was kept, and not on the byte.
             if byte % 16 > 0 {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    FORMATS, Ran, check, each_seed,
+    FORMATS, Ran, check, each_seed, reopened,
     schedule::{MODELS, Manner, Moment, PROMPT, Schedule, draw, shell},
 };
 
@@ -110,13 +110,7 @@ fn one(seed: u64) -> Result<(), String> {
 fn session(env: &Env) -> Result<Vec<Message>, String> {
     env.session();
     let store = Store::new(&env.home().join(".local/state/kli"));
-    let found = store.latest(&env.work()).unwrap().ok_or("no session is there")?;
-    let opened = store.open(&env.work(), &found).map_err(|error| error.to_string())?;
-    if opened.notices.is_empty() {
-        Ok(opened.messages)
-    } else {
-        Err(format!("{:?}", opened.notices))
-    }
+    reopened(&store, &env.work()).map(|opened| opened.messages)
 }
 
 #[test]
