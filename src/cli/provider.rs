@@ -103,9 +103,9 @@ fn server_options(
     let kind = match kind {
         config::Kind::Anthropic => Kind::Anthropic,
         config::Kind::OpenAiChat => Kind::OpenAiChat,
-        config::Kind::OpenAi | config::Kind::Replay => {
-            let kind = kind.name();
-            return Err(CliError::internal(format!("no server speaks the kind `{kind}`")));
+        config::Kind::OpenAi => Kind::OpenAi,
+        config::Kind::Replay => {
+            return Err(CliError::internal("no server speaks the kind `replay`"));
         }
     };
     let named = setup
