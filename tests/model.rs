@@ -157,13 +157,14 @@ fn an_answer_with_everything_is_read() {
     }
 }
 
+/// What [`conformance`] does case by case, for an answer with all of them at once.
 #[test]
 fn any_split_in_any_line_ending_gives_the_same_deltas() {
     std::thread::scope(|scope| {
-        for wire in Wire::ALL {
-            for newline in Newline::ALL {
-                scope.spawn(move || every_split_gives_the_same(wire, newline));
-            }
+        // A line ending for each format; the table of cases has them all.
+        for (wire, newline) in Wire::ALL.into_iter().zip([Newline::CrLf, Newline::Cr, Newline::Lf])
+        {
+            scope.spawn(move || every_split_gives_the_same(wire, newline));
         }
     });
 }

@@ -342,3 +342,17 @@ fn calls_in_one_answer_have_a_bound() {
     let fake = FakeModel::start(vec![Answer::new(WIRE.answer(few))]);
     assert_eq!(ask(&*model(WIRE, &fake)).1, None, "control");
 }
+
+#[test]
+fn options_of_the_other_api_are_put_in_the_words_of_this_one() {
+    let fake = FakeModel::strict(vec![Answer::new(WIRE.answer([text("ok")]))]);
+    let mut options = options(WIRE, &fake.url(WIRE));
+    options.options = [("max_completion_tokens", json!(7)), ("reasoning_effort", json!("low"))]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+    assert_eq!(ask(&*open(&options).unwrap()).1, None);
+    let body = &fake.bodies()[0];
+    assert_eq!(body["max_output_tokens"], 7);
+    assert_eq!(body["reasoning"], json!({"effort": "low"}));
+    assert!(body.get("max_completion_tokens").is_none() && body.get("reasoning_effort").is_none());
+}

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::stream::BoxStream;
 use reqwest::{Url, header};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     message::{Effort, Price},
@@ -68,6 +68,20 @@ fn repair(base: &Url) -> String {
     )
 }
 
+/// Gives options that have another name in Chat Completions the one that they have here, so that
+/// settings hold for both APIs of one model.
+fn in_own_words(mut options: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for name in ["max_completion_tokens", "max_tokens"] {
+        if let Some(most) = options.remove(name) {
+            options.entry("max_output_tokens".to_owned()).or_insert(most);
+        }
+    }
+    if let Some(effort) = options.remove("reasoning_effort") {
+        options.entry("reasoning".to_owned()).or_insert_with(|| json!({ "effort": effort }));
+    }
+    options
+}
+
 /// A model behind Responses.
 #[derive(Debug)]
 pub(in crate::model) struct Responses {
@@ -86,13 +100,13 @@ impl Responses {
     /// A base URL, key, header or model option that cannot be used; no TLS roots.
     pub(in crate::model) fn new(options: &Options) -> Result<Self, OpenError> {
         options.check(&OWNED)?;
-        let (effort, notices) = options.plan(&["reasoning"]);
+        let (effort, notices) = options.plan(&["reasoning", "reasoning_effort"]);
         Ok(Self {
             facts: Facts::new(options, notices),
             model: options.model.clone(),
             effort,
             max_output: options.max_output,
-            options: Arc::new(options.options.clone()),
+            options: Arc::new(in_own_words(options.options.clone())),
             target: Target::new(options, &DIALECT)?,
         })
     }
