@@ -48,6 +48,8 @@ fn is_allowed(from: &str, to: &str) -> bool {
         ("cli::print", to) => ["agent", "message", "cli"].contains(&to),
         // Settings hand lists of capabilities to authority; both are pure.
         ("config", "authority") => true,
+        // Prices and levels of effort are the vocabulary's; both are pure.
+        ("config", "message") => true,
         // Services do not know each other, nor the settings.
         ("model" | "tool" | "session", to) => layer(to) < layer(from) && to != "config",
         (from, to) => layer(to) < layer(from),

@@ -71,7 +71,7 @@ pub const KNOWN: [Known; 44] = [
     row("claude-sonnet-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-fable-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-mythos-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
-    row("claude-haiku-5", 200_000, 64_000, THREE, Style::Level),
+    row("claude-haiku-5", 1_000_000, 128_000, THREE, Style::Adaptive),
     row("gpt-5.6", 1_050_000, 128_000, FROM_NONE, Style::Level),
     row("gpt-5.5-pro", 1_050_000, 128_000, &[Medium, High, ExtraHigh], Style::Level),
     row("gpt-5.5", 1_050_000, 128_000, FROM_NONE, Style::Level),

@@ -203,7 +203,7 @@ fn thought(item: &Value, model: &str) -> Option<String> {
     }
     let own =
         item["encrypted_content"].as_str().is_some_and(|x| x.starts_with(&format!("{model}:")));
-    (!own).then(|| "The encrypted content could not be verified.".into())
+    (!own).then(|| "The encrypted content for item 0 could not be verified.".into())
 }
 
 fn name_fits(name: Option<&str>) -> bool {

@@ -356,3 +356,53 @@ fn options_of_the_other_api_are_put_in_the_words_of_this_one() {
     assert_eq!(body["reasoning"], json!({"effort": "low"}));
     assert!(body.get("max_completion_tokens").is_none() && body.get("reasoning_effort").is_none());
 }
+
+/// What another account's model thought has the same tag and is refused: the conversation goes on.
+#[test]
+fn thinking_that_its_own_server_refuses_is_left_out_and_the_conversation_goes_on() {
+    for wire in [Wire::Messages, Wire::Responses] {
+        let fake = FakeModel::strict(vec![Answer::new(wire.answer([text("ok")])); 3]);
+        let model = model(wire, &fake);
+        let value = match wire {
+            Wire::Messages => {
+                json!({"type": "thinking", "thinking": "t", "signature": "account:s"})
+            }
+            _ => thought("account:s"),
+        };
+        let call =
+            ToolCall { id: "a".into(), name: "list".into(), arguments: Arguments::parse("") };
+        let history = |value: &Value| Request {
+            tools: vec![ToolSpec {
+                name: "list".into(),
+                description: String::new(),
+                schema: json!({"type": "object"}),
+            }],
+            messages: vec![
+                Message::user("go"),
+                Message {
+                    role: Role::Assistant,
+                    blocks: vec![opaque(model.name(), value.clone()), Block::Call(call.clone())],
+                },
+                Message { role: Role::User, blocks: vec![result("a", "x", false)] },
+            ],
+            ..Request::default()
+        };
+        block_on(async {
+            for _ in 0..2 {
+                let (deltas, error) = collect(&*model, history(&value)).await;
+                assert_eq!(error, None);
+                assert_eq!(deltas[0], Delta::Text("ok".into()));
+            }
+        });
+        let with: Vec<bool> =
+            fake.bodies().iter().map(|body| body.to_string().contains("account:s")).collect();
+        assert_eq!(with, [true, false, false], "{wire:?}: refused once and not sent again");
+
+        // The control: its own is taken and goes back.
+        let own: Value =
+            serde_json::from_str(&value.to_string().replace("account:", "claude-x:")).unwrap();
+        let fresh = open(&options(wire, &fake.url(wire))).unwrap();
+        assert_eq!(block_on(collect(&*fresh, history(&own))).1, None);
+        assert!(fake.bodies().last().unwrap().to_string().contains("claude-x:s"));
+    }
+}

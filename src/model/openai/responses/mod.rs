@@ -10,7 +10,13 @@
 mod decode;
 mod encode;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::stream::BoxStream;
 use reqwest::{Url, header};
@@ -20,7 +26,7 @@ use crate::{
     message::{Effort, Price},
     model::{
         Delta, Model, ModelError, Request,
-        answer::{self, Ask},
+        answer::{self, Ask, Without},
         catalogue::{Facts, OF_KLI, OPENAI_BASE_URL, OpenError, Options},
         http::{Dialect, Target, Whole},
     },
@@ -90,8 +96,13 @@ pub(in crate::model) struct Responses {
     effort: Option<Effort>,
     max_output: Option<u64>,
     options: Arc<BTreeMap<String, Value>>,
+    /// Whether the server refused to have its own thinking back.
+    no_thinking: Arc<AtomicBool>,
     target: Target,
 }
+
+/// What a refusal of thinking says: it was encrypted for another account.
+const REFUSED_THINKING: &str = "encrypted content";
 
 impl Responses {
     /// Checks the options and prepares the connection.
@@ -107,14 +118,21 @@ impl Responses {
             effort,
             max_output: options.max_output,
             options: Arc::new(in_own_words(options.options.clone())),
+            no_thinking: Arc::default(),
             target: Target::new(options, &DIALECT)?,
         })
     }
 
     fn body(&self, request: &Request) -> Vec<u8> {
+        let forget = self.no_thinking.load(Ordering::Relaxed);
+        self.body_of(request, if forget { "" } else { &self.facts.name })
+    }
+
+    /// Returns the request's JSON with the thinking of the model of this name, which `""` is none.
+    fn body_of(&self, request: &Request, name: &str) -> Vec<u8> {
         let frame = encode::Frame {
             model: &self.model,
-            name: &self.facts.name,
+            name,
             max_tokens: request.max_tokens.or(self.max_output),
             effort: self.effort,
             options: &self.options,
@@ -154,7 +172,14 @@ impl Model for Responses {
 
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
         let body = self.body(&request);
-        let ask = Ask { body, options: Arc::clone(&self.options), without: None };
+        let without = Without::thinking(
+            &self.facts.name,
+            &request,
+            REFUSED_THINKING,
+            &self.no_thinking,
+            || self.body_of(&request, ""),
+        );
+        let ask = Ask { body, options: Arc::clone(&self.options), without };
         answer::stream(self.target.clone(), ask, decode::Decoder::default())
     }
 }
