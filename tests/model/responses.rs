@@ -178,7 +178,7 @@ fn the_strict_fake_refuses_what_the_api_refuses() {
     }
 }
 
-fn end(response: Value) -> String {
+fn end(response: &Value) -> String {
     event(&json!({"type": "response.completed", "response": response}))
 }
 
@@ -237,10 +237,9 @@ fn an_answer_in_one_piece_or_at_its_end_alone_is_read() {
         Delta::Call { id: "c".into(), name: "read".into(), arguments: "{}".into() },
         Delta::Done { stop: Stop::ToolUse, usage: Some(usage) },
     ];
-    for answer in [
-        Answer::body(200, "application/json", response.to_string()),
-        Answer::new(end(response.clone())),
-    ] {
+    for answer in
+        [Answer::body(200, "application/json", response.to_string()), Answer::new(end(&response))]
+    {
         let (deltas, error) = asked(WIRE, answer);
         assert_eq!((joined(&deltas), error), (expected.clone(), None));
     }
@@ -267,7 +266,7 @@ fn answers_end_for_the_reason_that_they_give() {
     assert_eq!(ended("incomplete", Value::Null), Stop::MaxTokens);
     let refusal = [
         event(&json!({"type": "response.refusal.delta", "delta": "No."})),
-        end(json!({"status": "completed"})),
+        end(&json!({"status": "completed"})),
     ];
     let (deltas, error) = asked(WIRE, Answer::new(refusal.concat()));
     let stop = Delta::Done { stop: Stop::Refusal, usage: None };
