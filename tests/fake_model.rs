@@ -1,5 +1,6 @@
 //! A streaming fake of the model APIs on loopback or on a socket, for every test that needs a model.
-//! It tells by the path of a request which API is spoken: [`messages`] or [`chat`].
+//! It tells by the path of a request which API is spoken: [`messages`], [`chat`] or
+//! [`responses`].
 //!
 //! The test scripts one [`Answer`] a request: which bytes, where they are split, when they pause,
 //! how they end. Splits are exact: every piece is an HTTP chunk of its own, which a client's
@@ -24,6 +25,7 @@
 
 mod chat;
 mod messages;
+mod responses;
 mod wire;
 
 use std::{
@@ -524,6 +526,7 @@ fn complaint(seen: &Seen) -> Option<String> {
     match seen.line.as_str() {
         "POST /v1/messages" => messages::complaint(seen, &body),
         "POST /v1/chat/completions" => chat::complaint(&body),
+        "POST /v1/responses" => responses::complaint(&body),
         other => Some(format!("no such endpoint: {other}")),
     }
 }
@@ -552,7 +555,7 @@ pub(crate) fn thinking(text: &str, signature: &str) -> Part {
     Part::Thinking { text: text.to_owned(), signature: signature.to_owned() }
 }
 
-/// A redacted thinking block; Messages only. The strict fake takes it back only with data
+/// A redacted thinking block; not for Chat. The strict fake takes it back only with data
 /// `MODEL:…`.
 pub(crate) fn redacted_thinking(data: &str) -> Part {
     Part::Redacted(data.to_owned())

@@ -46,8 +46,9 @@ fn is_allowed(from: &str, to: &str) -> bool {
         ("agent", _) => layer(to) <= layer("agent") && to != "config",
         // The printer sees the agent's operations and events, the vocabulary, and its own streams.
         ("cli::print", to) => ["agent", "message", "cli"].contains(&to),
-        // Settings hand lists of capabilities to authority; both are pure.
-        ("config", "authority") => true,
+        // Settings hand lists of capabilities to authority, and write prices and levels of effort in
+        // the vocabulary's words; all are pure.
+        ("config", "authority" | "message") => true,
         // Services do not know each other, nor the settings.
         ("model" | "tool" | "session", to) => layer(to) < layer(from) && to != "config",
         (from, to) => layer(to) < layer(from),

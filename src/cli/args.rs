@@ -174,6 +174,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: SandboxCommand,
     },
+    /// List the models that are known, with what is known of them, and say which one is chosen
+    Models {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Look at the sessions of this directory
     Sessions {
         #[command(subcommand)]

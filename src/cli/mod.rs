@@ -15,6 +15,7 @@ mod generate;
 mod headless;
 mod hidden;
 mod journal;
+mod models;
 mod policy;
 mod print;
 mod project;
@@ -143,6 +144,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
         }
         Some(Command::Doctor { json }) => doctor::run(json, handed),
         Some(Command::Generate { directory }) => generate::run(&directory),
+        Some(Command::Models { json }) => models::run(json, handed),
         Some(Command::Sandbox { command }) => sandbox::run(&command),
         Some(Command::Sessions { command }) => sessions::run(&command),
         Some(Command::Trust { list, revoke, directory }) => {

@@ -103,9 +103,9 @@ fn server_options(
     let kind = match kind {
         config::Kind::Anthropic => Kind::Anthropic,
         config::Kind::OpenAiChat => Kind::OpenAiChat,
-        config::Kind::OpenAi | config::Kind::Replay => {
-            let kind = kind.name();
-            return Err(CliError::internal(format!("no server speaks the kind `{kind}`")));
+        config::Kind::OpenAi => Kind::OpenAi,
+        config::Kind::Replay => {
+            return Err(CliError::internal("no server speaks the kind `replay`"));
         }
     };
     let named = setup
@@ -145,7 +145,7 @@ pub(crate) fn describe(options: &mut Options, model: &ModelSettings) {
 
 /// Returns how much a model thinks: what is said of it alone comes first, unless a stronger layer
 /// says how much any model does.
-fn effort(setup: &Setup, model: &ModelSettings) -> Option<Effort> {
+pub(super) fn effort(setup: &Setup, model: &ModelSettings) -> Option<Effort> {
     let (all, one) = (&setup.settings.effort, &model.effort);
     let chosen = if all.layer() > one.layer() { all } else { one };
     chosen.get().copied()

@@ -26,7 +26,7 @@ pub const ADDRESSES: [(&str, &str); 2] =
 pub enum Kind {
     /// Anthropic Messages.
     Anthropic,
-    /// OpenAI Responses; no part of this version.
+    /// OpenAI Responses.
     OpenAi,
     /// OpenAI Chat Completions, of any server that has them.
     OpenAiChat,
@@ -58,6 +58,9 @@ struct BuiltIn {
     key_env: Option<&'static str>,
 }
 
+/// The built-in provider that has two APIs at one address.
+const OPENAI: &str = "https://api.openai.com/v1";
+
 const BUILT_IN: [BuiltIn; 4] = [
     BuiltIn {
         name: "anthropic",
@@ -74,12 +77,36 @@ const BUILT_IN: [BuiltIn; 4] = [
     },
     BuiltIn {
         name: "openai",
-        kind: Kind::OpenAiChat,
-        base_url: "https://api.openai.com/v1",
+        kind: Kind::OpenAi,
+        base_url: OPENAI,
         key_env: Some(names::OPENAI_API_KEY),
     },
     BuiltIn { name: "replay", kind: Kind::Replay, base_url: "", key_env: None },
 ];
+
+impl BuiltIn {
+    /// Whether its address and its key are meant for a kind: OpenAI itself speaks both of its own.
+    fn speaks(self, kind: Kind) -> bool {
+        self.kind == kind || (self.kind == Kind::OpenAi && kind == Kind::OpenAiChat)
+    }
+
+    /// Returns what it speaks when nobody says: behind another's address stands a server that is
+    /// compatible with OpenAI, and what those have for certain is Chat Completions.
+    fn usual_kind(self, settings: &ProviderSettings) -> Kind {
+        let address = settings.base_url.get().map_or(self.base_url, String::as_str);
+        match self.kind {
+            Kind::OpenAi if !is_openai(address) => Kind::OpenAiChat,
+            kind => kind,
+        }
+    }
+}
+
+/// Whether an address is OpenAI's own, regional ones (`eu.api.openai.com`) included.
+fn is_openai(address: &str) -> bool {
+    let host = address.split_once("://").map_or("", |(_, rest)| rest);
+    let host = host.split(['/', ':']).next().unwrap_or_default().to_ascii_lowercase();
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
+}
 
 /// What is said about one model of a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -256,10 +283,10 @@ pub enum Provider {
 /// A server over HTTP, on TCP or on a Unix socket.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it speaks: neither `replay` nor what this version does not have.
+    /// What it speaks: not `replay`.
     pub kind: Kind,
     /// The address without a slash at the end: for Anthropic Messages it ends before `/v1`, for
-    /// Chat Completions mostly with it.
+    /// OpenAI's kinds mostly with it.
     pub base_url: String,
     /// The environment variable that holds the key; it comes first.
     pub key_env: Option<String>,
@@ -338,7 +365,7 @@ pub enum ProviderError {
     },
     /// A name of the user's own without a kind.
     #[error(
-        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"openai-chat\"`, or `\"replay\"`) to `providers.{name}`"
+        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"openai\"`, `\"openai-chat\"`, `\"replay\"`) to `providers.{name}`"
     )]
     NoKind {
         /// The provider.
@@ -351,16 +378,6 @@ pub enum ProviderError {
     NoAddress {
         /// The provider.
         name: String,
-    },
-    /// A kind that this version does not have.
-    #[error(
-        "provider `{name}` has the kind `openai` (from {layer}), the Responses API, which is not part of this version; write `openai-chat`"
-    )]
-    Later {
-        /// The provider.
-        name: String,
-        /// Who set it.
-        layer: Layer,
     },
     /// An address that already ends in what is appended to it.
     #[error("the address of provider `{name}` ends in `/v1` (from {layer}); leave `/v1` out")]
@@ -487,19 +504,14 @@ impl Settings {
             return Err(self.unknown(name));
         }
         let settings = written.cloned().unwrap_or_default();
-        let kind = settings.kind.get().copied().or(built_in.map(|built_in| built_in.kind));
+        let written_kind = settings.kind.get().copied();
+        let kind = written_kind.or(built_in.map(|built_in| built_in.usual_kind(&settings)));
         let kind = kind.ok_or_else(|| ProviderError::NoKind { name: name.to_owned() })?;
         // Under another kind a built-in name is a name like any other: neither its address nor its
         // key is meant for that.
-        let built_in = built_in.filter(|built_in| built_in.kind == kind);
-        match (kind, settings.kind.layer()) {
-            (Kind::Replay, _) => {
-                return Ok(Provider::Replay { file: settings.file.get().cloned() });
-            }
-            (Kind::OpenAi, Some(layer)) => {
-                return Err(ProviderError::Later { name: name.to_owned(), layer });
-            }
-            _ => {}
+        let built_in = built_in.filter(|built_in| built_in.speaks(kind));
+        if kind == Kind::Replay {
+            return Ok(Provider::Replay { file: settings.file.get().cloned() });
         }
         let base_url = settings
             .base_url

@@ -7,7 +7,13 @@
 mod decode;
 mod encode;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::stream::BoxStream;
 use reqwest::header::HeaderName;
@@ -64,8 +70,13 @@ pub(super) struct Anthropic {
     max_tokens: u64,
     thinking: Option<Thinking>,
     options: Arc<BTreeMap<String, Value>>,
+    /// Whether the server refused to have its own thinking back.
+    no_thinking: Arc<AtomicBool>,
     target: Target,
 }
+
+/// What a refusal of thinking says: a signature of another account, or a block that was changed.
+const REFUSED_THINKING: &str = "thinking` block";
 
 impl Anthropic {
     /// Checks the options and prepares the connection.
@@ -85,14 +96,21 @@ impl Anthropic {
             max_tokens,
             thinking: effort.and_then(|level| Thinking::new(style, level)),
             options: Arc::new(options.options.clone()),
+            no_thinking: Arc::default(),
             target: Target::new(options, &DIALECT)?,
         })
     }
 
     fn body(&self, request: &Request) -> Vec<u8> {
+        let forget = self.no_thinking.load(Ordering::Relaxed);
+        self.body_of(request, if forget { "" } else { &self.facts.name })
+    }
+
+    /// Returns the request's JSON with the thinking of the model of this name, which `""` is none.
+    fn body_of(&self, request: &Request, name: &str) -> Vec<u8> {
         let frame = Frame {
             model: &self.model,
-            name: &self.facts.name,
+            name,
             max_tokens: request.max_tokens.unwrap_or(self.max_tokens),
             thinking: self.thinking,
             options: &self.options,
@@ -132,7 +150,14 @@ impl Model for Anthropic {
 
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
         let body = self.body(&request);
-        let ask = answer::Ask { body, options: Arc::clone(&self.options), without: None };
+        let without = answer::Without::thinking(
+            &self.facts.name,
+            &request,
+            REFUSED_THINKING,
+            &self.no_thinking,
+            || self.body_of(&request, ""),
+        );
+        let ask = answer::Ask { body, options: Arc::clone(&self.options), without };
         answer::stream(self.target.clone(), ask, decode::Decoder::default())
     }
 }

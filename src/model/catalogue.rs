@@ -11,7 +11,7 @@ use super::{
     Model,
     anthropic::Anthropic,
     known::{Known, known},
-    openai::Chat,
+    openai::{Chat, Responses},
     replay::Replay,
 };
 use crate::message::{Effort, Price};
@@ -20,8 +20,8 @@ use crate::message::{Effort, Price};
 /// ends before `/v1`.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 
-/// Where the Chat Completions provider is when nothing else is said; like every base URL of that
-/// kind it ends before `/chat/completions`.
+/// Where OpenAI's APIs are when nothing else is said; like every base URL of those kinds it ends
+/// before `/responses` or `/chat/completions`.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// How long a connection may say nothing, by default. Any byte counts, keep-alives too; models
@@ -68,6 +68,8 @@ impl fmt::Debug for Secret {
 pub enum Kind {
     /// The Anthropic Messages API.
     Anthropic,
+    /// OpenAI's Responses.
+    OpenAi,
     /// OpenAI's Chat Completions, of any server that has them.
     OpenAiChat,
     /// A recording; `docs/replay.md` has the format.
@@ -301,6 +303,7 @@ pub fn open(options: &Options) -> Result<Arc<dyn Model>, OpenError> {
     let name = options.name();
     Ok(match &options.kind {
         Kind::Anthropic => Arc::new(Anthropic::new(options)?),
+        Kind::OpenAi => Arc::new(Responses::new(options)?),
         Kind::OpenAiChat => Arc::new(Chat::new(options)?),
         Kind::Replay { recording } => Arc::new(Replay::new(&name, recording)?),
     })

@@ -71,7 +71,7 @@ pub const KNOWN: [Known; 44] = [
     row("claude-sonnet-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-fable-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-mythos-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
-    row("claude-haiku-5", 200_000, 64_000, THREE, Style::Level),
+    row("claude-haiku-5", 1_000_000, 128_000, THREE, Style::Adaptive),
     row("gpt-5.6", 1_050_000, 128_000, FROM_NONE, Style::Level),
     row("gpt-5.5-pro", 1_050_000, 128_000, &[Medium, High, ExtraHigh], Style::Level),
     row("gpt-5.5", 1_050_000, 128_000, FROM_NONE, Style::Level),
@@ -108,6 +108,35 @@ pub const KNOWN: [Known; 44] = [
     row("codex-mini", 200_000, 100_000, THREE, Style::Level),
 ];
 
+/// Models that are listed though no setting names them, each with its provider: those that the
+/// providers' own pages recommend, and their forerunners that are still served.
+pub const LISTED: [(&str, &str); 24] = [
+    ("anthropic", "claude-opus-5-5"),
+    ("anthropic", "claude-opus-5"),
+    ("anthropic", "claude-sonnet-5-5"),
+    ("anthropic", "claude-sonnet-5"),
+    ("anthropic", "claude-fable-5-1"),
+    ("anthropic", "claude-haiku-5-5"),
+    ("anthropic", "claude-opus-4-8"),
+    ("anthropic", "claude-opus-4-6"),
+    ("anthropic", "claude-sonnet-4-6"),
+    ("anthropic", "claude-opus-4-5"),
+    ("anthropic", "claude-sonnet-4-5"),
+    ("anthropic", "claude-haiku-4-5"),
+    ("openai", "gpt-5.6"),
+    ("openai", "gpt-5.5"),
+    ("openai", "gpt-5.4"),
+    ("openai", "gpt-5.4-mini"),
+    ("openai", "gpt-5.3-codex"),
+    ("openai", "gpt-5.2"),
+    ("openai", "gpt-5.1"),
+    ("openai", "gpt-5"),
+    ("openai", "gpt-5-mini"),
+    ("openai", "gpt-4.1"),
+    ("openai", "o3"),
+    ("replay", "demo"),
+];
+
 /// Returns what is known of a model. Gateways put the maker's name before the model's, with a slash
 /// or a point between; it does not count.
 pub fn known(model: &str) -> Option<&'static Known> {
@@ -138,6 +167,13 @@ mod tests {
                     row.start
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_known() {
+        for (provider, model) in LISTED {
+            assert!(provider == "replay" || known(model).is_some(), "{model}");
         }
     }
 

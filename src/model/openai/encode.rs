@@ -17,7 +17,7 @@ use crate::{
 use super::decode::REASONING;
 
 /// The most bytes of a function's name (pattern `^[a-zA-Z0-9_-]{1,64}$`).
-const NAME: usize = 64;
+pub(super) const NAME: usize = 64;
 
 /// The most bytes of a call's identifier that OpenAI takes.
 const ID: usize = 40;
@@ -260,7 +260,7 @@ fn join(all: &mut Cow<'_, str>, more: &str) {
 }
 
 /// The API has no mark for a failure, so the text says it; blank content breaks templates.
-fn content(result: &ToolResult) -> Cow<'_, str> {
+pub(super) fn content(result: &ToolResult) -> Cow<'_, str> {
     match (is_blank(&result.text), result.is_error) {
         (false, false) => Cow::Borrowed(&result.text),
         (true, false) => Cow::Borrowed("(no output)"),
@@ -269,14 +269,14 @@ fn content(result: &ToolResult) -> Cow<'_, str> {
     }
 }
 
-fn is_blank(text: &str) -> bool {
+pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
 /// Returns a text as the API takes it in identifiers and names: models invent names, and
 /// identifiers may come from another provider. What is changed ends in a hash of the whole, so that
 /// two that differed still do.
-fn fitted(text: &str, most: usize) -> Cow<'_, str> {
+pub(super) fn fitted(text: &str, most: usize) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if (1..=most).contains(&text.len()) && text.chars().all(fits) {
         return Cow::Borrowed(text);

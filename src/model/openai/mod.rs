@@ -1,4 +1,6 @@
-//! OpenAI's Chat Completions: `POST {base}/chat/completions`, streamed, of any server that has
+//! OpenAI's two APIs; the folder `responses` has the newer one, and the rest here is the older.
+//!
+//! Chat Completions: `POST {base}/chat/completions`, streamed, of any server that has
 //! them.
 //!
 //! The wire's types stay in this folder: [`encode`] writes the conversation as servers want it,
@@ -9,6 +11,7 @@
 mod calls;
 mod decode;
 mod encode;
+mod responses;
 
 use std::{
     collections::BTreeMap,
@@ -29,6 +32,8 @@ use super::{
     http::{Dialect, Target, Whole},
 };
 use crate::message::{Effort, Price};
+
+pub(super) use self::responses::Responses;
 
 const DIALECT: Dialect = Dialect {
     base_url: OPENAI_BASE_URL,
