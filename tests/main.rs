@@ -15,6 +15,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod edits;
+mod eval;
 mod fake_model;
 mod generate;
 mod harness;

@@ -10,6 +10,7 @@
 
 mod backlog;
 pub mod driver;
+mod nested;
 mod prompt;
 pub mod schedule;
 mod screen;

@@ -86,8 +86,8 @@ pub struct CallResult {
     pub index: usize,
     /// What the model gets.
     pub result: ToolResult,
-    /// The refusal, when it was refused.
-    pub denied: Option<Denied>,
+    /// The refusals: of itself, or of calls that it made.
+    pub denied: Vec<Denied>,
     /// The atoms under which it was allowed.
     pub allowed: Vec<String>,
     /// Physical paths that it created or changed.
@@ -374,14 +374,15 @@ impl Turn {
             let State::Working { results, committed, .. } = &mut self.state else { return };
             let Some(Some(result)) = results.get(*committed).cloned() else { return };
             *committed += 1;
-            if let Some(denied) = result.denied {
-                self.open_denials.insert(denied.atom.clone());
-                self.denied.push(denied.clone());
-                out.push(Action::RecordDenied(denied));
-            } else if !result.result.is_error {
+            if !result.result.is_error {
                 for atom in &result.allowed {
                     self.open_denials.remove(atom);
                 }
+            }
+            for denied in result.denied {
+                self.open_denials.insert(denied.atom.clone());
+                self.denied.push(denied.clone());
+                out.push(Action::RecordDenied(denied));
             }
             for path in result.changed {
                 if !self.changed.contains(&path) {
@@ -401,7 +402,7 @@ impl Turn {
                 slot.get_or_insert_with(|| CallResult {
                     index,
                     result: ToolResult { call: call.id.clone(), text: text.into(), is_error: true },
-                    denied: None,
+                    denied: Vec::new(),
                     allowed: Vec::new(),
                     changed: Vec::new(),
                 });

@@ -169,6 +169,11 @@ fn run_in(
         .filter(|tool| subject.offers(tool.name(), &tool.atom()))
         .map(|tool| tool.name())
         .collect();
+    if offered.contains(&"eval") {
+        terminal::keep_output().map_err(|error| {
+            CliError::internal(format!("cannot keep standard output apart: {error}"))
+        })?;
+    }
     let system = system(run, setup, &offered, confinement)?;
     let context = Arc::new(Context {
         host: Host::default(),

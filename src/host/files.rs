@@ -25,9 +25,11 @@ use rustix::{
 use super::HostError;
 
 mod attributes;
+mod remove;
 mod replace;
 #[cfg(test)]
 pub(crate) use replace::meanwhile;
+pub use remove::remove;
 pub use replace::{Expected, Replaced, replace};
 
 /// The most links that one path may pass, as in the kernel (`path_resolution(7)`).
