@@ -15,6 +15,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod edits;
+#[cfg(feature = "lisp")]
 mod eval;
 mod fake_model;
 mod generate;

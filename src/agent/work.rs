@@ -213,7 +213,11 @@ impl Bench {
     }
 
     /// Decides about a call: the only way from a model's words to an effect.
-    pub(super) fn admit(&self, call: &ToolCall, prepared: Option<Box<dyn Invocation>>) -> Admission {
+    pub(super) fn admit(
+        &self,
+        call: &ToolCall,
+        prepared: Option<Box<dyn Invocation>>,
+    ) -> Admission {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
         };

@@ -121,7 +121,8 @@ impl Bounds {
     fn count(&self, bytes: i64) {
         if bytes > 0 {
             let here = 0_u8;
-            let left = ptr::from_ref(&here).addr().wrapping_sub(self.stack_end.load(Ordering::Relaxed));
+            let left =
+                ptr::from_ref(&here).addr().wrapping_sub(self.stack_end.load(Ordering::Relaxed));
             if left < HEADROOM {
                 self.freeze(Frozen::Stack);
             }

@@ -27,9 +27,9 @@ use super::HostError;
 mod attributes;
 mod remove;
 mod replace;
+pub use remove::remove;
 #[cfg(test)]
 pub(crate) use replace::meanwhile;
-pub use remove::remove;
 pub use replace::{Expected, Replaced, replace};
 
 /// The most links that one path may pass, as in the kernel (`path_resolution(7)`).

@@ -30,9 +30,9 @@ use session::{Ended, MEMORY, Session, Word};
 /// How long a form may take when the call does not say, in seconds.
 const TIMEOUT: u64 = 30;
 
-/// How long a form that was stopped may still take to notice. One operation of the engine is not
-/// interrupted; a thread that is in a long one is left to itself.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long a form that was stopped may still take to end: its values are dropped. One operation of
+/// the engine is not interrupted; a thread that is in a long one is left to itself.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How often the bounds are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -204,7 +204,9 @@ impl Call {
             }
             End::Lost(why) => {
                 place.lock().lost += 1;
-                notes.push("the session is lost, its definitions are gone; the next form starts a new one");
+                notes.push(
+                    "the session is lost, its definitions are gone; the next form starts a new one",
+                );
                 Ended { output: String::new(), value: Err(why.to_owned()), broke: true }
             }
         };

@@ -44,7 +44,8 @@ pub(super) fn start() -> Result<Engine, String> {
     for (name, native) in NATIVES {
         engine.register_value(name, SteelVal::FuncV(*native));
     }
-    let texts = [library(steel::PRELUDE), include_str!("library.scm").to_owned(), procedures::scheme()];
+    let texts =
+        [library(steel::PRELUDE), include_str!("library.scm").to_owned(), procedures::scheme()];
     for text in texts {
         engine.run(text).map_err(|error| error.to_string())?;
     }

@@ -116,7 +116,9 @@ pub(super) fn scheme() -> String {
                 text,
                 "(define ({name} {parameters}) (apply #%kli (cons \"{name}\" (cons {first} {rest}))))"
             ),
-            None => writeln!(text, "(define ({name} {parameters}) (#%kli \"{name}\" {parameters}))"),
+            None => {
+                writeln!(text, "(define ({name} {parameters}) (#%kli \"{name}\" {parameters}))")
+            }
         };
     }
     text
@@ -201,8 +203,7 @@ async fn act(
             said(desk.call("bash", arguments).await).map(Value::from)
         }
         "run" => {
-            let words: Vec<String> =
-                (0..arguments.len()).map(text).collect::<Result<_, _>>()?;
+            let words: Vec<String> = (0..arguments.len()).map(text).collect::<Result<_, _>>()?;
             let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
             let outcome = desk.call("bash", object([("command", line)])).await;
             match outcome.record.get("exit") {
@@ -251,11 +252,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-fn readable(
-    context: &Arc<Context>,
-    desk: &Arc<dyn Desk>,
-    spelled: &str,
-) -> Result<Target, String> {
+fn readable(context: &Arc<Context>, desk: &Arc<dyn Desk>, spelled: &str) -> Result<Target, String> {
     let target = Target::spelled(spelled, context)?;
     desk.check("read", Request::path(Atom::FileRead, &target.path))?;
     Ok(target)
@@ -276,7 +273,10 @@ fn refused(target: &Target, error: &HostError) -> String {
 fn read(target: &Target) -> Result<Value, String> {
     let Target { name, path, context } = target;
     match files::read_whole(path, LONGEST).map_err(|error| refused(target, &error))? {
-        None => Err(format!("`{name}` has more than {} MiB; read parts with (tool \"read\" …)", LONGEST >> 20)),
+        None => Err(format!(
+            "`{name}` has more than {} MiB; read parts with (tool \"read\" …)",
+            LONGEST >> 20
+        )),
         Some((bytes, stamp)) => {
             // As after a read by the model: a form that knows the file may replace it.
             let digest = Some(lines::digest(&bytes));

@@ -52,11 +52,7 @@ struct Job {
 /// What a session says while a form runs.
 pub(super) enum Word {
     /// A procedure of kli's was called; the thread waits for the answer.
-    Call {
-        name: String,
-        arguments: Vec<Value>,
-        answer: mpsc::Sender<Result<Value, String>>,
-    },
+    Call { name: String, arguments: Vec<Value>, answer: mpsc::Sender<Result<Value, String>> },
     /// The form has ended.
     Done(Ended),
 }
@@ -121,8 +117,7 @@ fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session
     };
     let controller = engine.get_thread_state_controller();
     let (forms, jobs) = mpsc::channel::<Job>();
-    let session =
-        Session { forms, controller: controller.clone(), bounds: Arc::clone(bounds) };
+    let session = Session { forms, controller: controller.clone(), bounds: Arc::clone(bounds) };
     if ready.send(Ok(session)).is_err() {
         return;
     }
@@ -132,12 +127,11 @@ fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session
             *link.borrow_mut() = Some(Link { words: job.words.clone(), output: String::new() });
         });
         let value = panic::catch_unwind(AssertUnwindSafe(|| engine::run(&mut engine, &job.form)));
-        let output = LINK
-            .with(|link| link.borrow_mut().take())
-            .map(|link| link.output)
-            .unwrap_or_default();
+        let output =
+            LINK.with(|link| link.borrow_mut().take()).map(|link| link.output).unwrap_or_default();
         let broke = value.is_err();
-        let value = value.unwrap_or_else(|panic| Err(format!("the engine broke off: {}", said(&*panic))));
+        let value =
+            value.unwrap_or_else(|panic| Err(format!("the engine broke off: {}", said(&*panic))));
         drop(job.words.send(Word::Done(Ended { output, value, broke })));
         if broke {
             // What it left behind may be in no order; dropping it could break off again.

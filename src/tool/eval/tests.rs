@@ -84,17 +84,66 @@ fn nothing_ambient_is_there() {
         fails(&stage, &form, "is not part of a session");
     }
     for name in [
-        "open-input-file", "open-output-file", "file-metadata", "delete-file!", "create-directory!",
-        "read-dir", "path-exists?", "current-directory", "change-current-directory!", "canonicalize-path",
-        "command", "spawn-process", "wait", "which", "env-var", "maybe-get-env-var", "set-env-var!",
-        "command-line", "eval", "eval!", "eval-string", "run!", "Engine::new", "expand!", "read!",
-        "emit-expanded", "load-expanded", "spawn-native-thread", "thread-join!", "time/sleep-ms",
-        "channels/new", "mutex", "make-will-executor", "stdin", "stdout", "read-to-string",
-        "stdout-simple-displayln", "memory-address", "debug-globals", "breakpoint!", "tcp-connect",
-        "get", "http-get", "#%get-dylib", "#%build-dylib", "steel-home-location", "set-test-mode!",
-        "deserialize-value", "bytes->serialized", "local-time/now!", "open-input-string",
-        "#%default-output-port", "block-on", "poll!", "git-clone", "#%prim.env-var", "#%prim.eval",
-        "#%prim.open-input-file", "#%prim.command", "#%prim.load",
+        "open-input-file",
+        "open-output-file",
+        "file-metadata",
+        "delete-file!",
+        "create-directory!",
+        "read-dir",
+        "path-exists?",
+        "current-directory",
+        "change-current-directory!",
+        "canonicalize-path",
+        "command",
+        "spawn-process",
+        "wait",
+        "which",
+        "env-var",
+        "maybe-get-env-var",
+        "set-env-var!",
+        "command-line",
+        "eval",
+        "eval!",
+        "eval-string",
+        "run!",
+        "Engine::new",
+        "expand!",
+        "read!",
+        "emit-expanded",
+        "load-expanded",
+        "spawn-native-thread",
+        "thread-join!",
+        "time/sleep-ms",
+        "channels/new",
+        "mutex",
+        "make-will-executor",
+        "stdin",
+        "stdout",
+        "read-to-string",
+        "stdout-simple-displayln",
+        "memory-address",
+        "debug-globals",
+        "breakpoint!",
+        "tcp-connect",
+        "get",
+        "http-get",
+        "#%get-dylib",
+        "#%build-dylib",
+        "steel-home-location",
+        "set-test-mode!",
+        "deserialize-value",
+        "bytes->serialized",
+        "local-time/now!",
+        "open-input-string",
+        "#%default-output-port",
+        "block-on",
+        "poll!",
+        "git-clone",
+        "#%prim.env-var",
+        "#%prim.eval",
+        "#%prim.open-input-file",
+        "#%prim.command",
+        "#%prim.load",
     ] {
         fails(&stage, name, "Cannot reference an identifier before its definition");
     }
@@ -114,6 +163,8 @@ fn the_names_of_a_session_are_the_committed_ones() {
         let engine = engine::start().unwrap();
         let mut names: Vec<String> =
             engine.globals().iter().map(|name| name.resolve().to_owned()).collect();
+        // The compiler numbers what it moves out of a function; the numbers differ from run to run.
+        names.retain(|name| !name.starts_with("##__lifted_pure_function"));
         names.sort();
         names.dedup();
         names
@@ -149,9 +200,13 @@ fn a_form_that_breaks_ends_alone() {
     assert!(text.contains("definitions are gone"), "{text}");
     fails(&stage, "kept", "kept");
     // Values without an end.
-    fails(&stage, "(let loop ((x '(1))) (loop (append x x)))", "memory");
+    fails(&stage, "(let loop ((x (list 1))) (loop (append x x)))", "session");
     gives(&stage, "(+ 1 1)", "=> 2");
-    fails(&stage, "(let loop ((x '())) (loop (cons \"x\" x)))", "256 MiB");
+    fails(
+        &stage,
+        "(let loop ((all '())) (loop (cons (make-vector 100000 0) all)))",
+        "more than 256 MiB",
+    );
     gives(&stage, "(define kept 8) kept", "=> 8");
     // Nested text.
     let deep = format!("{}1{}", "(list ".repeat(600), ")".repeat(600));
