@@ -6,7 +6,7 @@
 
 use std::{
     fmt::Write as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const START: Duration = Duration::from_secs(30);
 
 /// How many sessions may be lost with what they hold. Their memory stays with the process.
-const MOST_LOST: u32 = 3;
+const MOST_LOST: usize = 3;
 
 /// Where a run keeps its session.
 #[derive(Debug, Default)]
@@ -52,7 +52,8 @@ pub struct Place {
 #[derive(Debug, Default)]
 struct Kept {
     session: Option<Session>,
-    lost: u32,
+    /// The threads of lost sessions; one that was only slow to stop ends after all.
+    lost: Vec<Weak<()>>,
 }
 
 impl Place {
@@ -174,7 +175,8 @@ impl Call {
         let place = &self.context.state.eval;
         let kept = {
             let mut kept = place.lock();
-            if kept.lost >= MOST_LOST {
+            kept.lost.retain(|thread| thread.strong_count() > 0);
+            if kept.lost.len() >= MOST_LOST {
                 return Outcome::error(format!(
                     "eval is closed for the rest of the run: {MOST_LOST} sessions were lost to forms \
                      that could not be stopped"
@@ -203,7 +205,7 @@ impl Call {
                 ended
             }
             End::Lost(why) => {
-                place.lock().lost += 1;
+                place.lock().lost.push(Weak::clone(&session.alive));
                 notes.push(
                     "the session is lost, its definitions are gone; the next form starts a new one",
                 );

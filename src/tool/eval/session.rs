@@ -4,7 +4,7 @@
 use std::{
     cell::RefCell,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, Once, mpsc},
+    sync::{Arc, Once, Weak, mpsc},
     thread,
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Session {
     forms: mpsc::Sender<Job>,
     pub(super) controller: ThreadStateController,
     pub(super) bounds: Arc<Bounds>,
+    /// Whether its thread is still there.
+    pub(super) alive: Weak<()>,
 }
 
 impl std::fmt::Debug for Session {
@@ -105,6 +107,7 @@ fn be_quiet() {
 
 fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session, String>>) {
     bounds.enter(STACK);
+    let alive = Arc::new(());
     let started = panic::catch_unwind(engine::start)
         .unwrap_or_else(|_| Err("the engine of eval broke off while it started".to_owned()));
     let mut engine = match started {
@@ -117,7 +120,12 @@ fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session
     };
     let controller = engine.get_thread_state_controller();
     let (forms, jobs) = mpsc::channel::<Job>();
-    let session = Session { forms, controller: controller.clone(), bounds: Arc::clone(bounds) };
+    let session = Session {
+        forms,
+        controller: controller.clone(),
+        bounds: Arc::clone(bounds),
+        alive: Arc::downgrade(&alive),
+    };
     if ready.send(Ok(session)).is_err() {
         return;
     }
