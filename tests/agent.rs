@@ -236,7 +236,7 @@ fn read_only_refuses_every_writer_with_its_atom_and_the_source_and_changes_nothi
     assert_eq!(names, ["a.txt", "b.txt"]);
     assert_eq!(fs::read(env.work().join("a.txt")).unwrap(), "eins\ngrün\n".as_bytes());
 
-    // Control: without the flag the same calls have their effect (eval has no engine here).
+    // Control: without the flag the same calls have their effect.
     let model = FakeModel::strict(script());
     let control = Env::new().at(&model.base_url());
     workspace(&control);

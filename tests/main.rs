@@ -16,6 +16,8 @@ mod demo;
 mod docs;
 mod doctor;
 mod edits;
+#[cfg(feature = "lisp")]
+mod eval;
 mod fake_model;
 mod faults;
 mod generate;

@@ -59,7 +59,9 @@ impl Agent {
             context: Arc::clone(&parts.context),
             redactor: parts.redactor.clone(),
             places: Arc::default(),
+            heard: Arc::default(),
         };
+        bench.attend();
         let screen = Screen::new(parts.redactor.clone());
         let mut history = std::mem::take(&mut parts.history);
         // An older session, a context file: whatever the model reads passes here or through `Screen`.

@@ -16,6 +16,7 @@ pub mod driver;
 mod ids;
 mod ledger;
 mod mentions;
+mod nested;
 mod ongoing;
 mod parts;
 mod prompt;

@@ -86,8 +86,8 @@ pub struct CallResult {
     pub index: usize,
     /// What the model gets.
     pub result: ToolResult,
-    /// The refusal, when it was refused.
-    pub denied: Option<Denied>,
+    /// The refusals: of itself, or of calls that it made.
+    pub denied: Vec<Denied>,
     /// The atoms under which it was allowed.
     pub allowed: Vec<String>,
     /// Physical paths that it created or changed.

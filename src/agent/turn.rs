@@ -330,12 +330,13 @@ impl Turn {
             let State::Working { results, committed, .. } = &mut self.state else { return };
             let Some(Some(result)) = results.get(*committed).cloned() else { return };
             *committed += 1;
-            if let Some(denied) = result.denied {
-                self.refused(denied, true, out);
-            } else if !result.result.is_error {
+            if !result.result.is_error {
                 for atom in &result.allowed {
                     self.open_denials.remove(atom);
                 }
+            }
+            for denied in result.denied {
+                self.refused(denied, true, out);
             }
             for path in result.changed {
                 if !self.changed.contains(&path) {
@@ -364,7 +365,7 @@ impl Turn {
                 slot.get_or_insert_with(|| CallResult {
                     index,
                     result: ToolResult { call: call.id.clone(), text: text.into(), is_error: true },
-                    denied: None,
+                    denied: Vec::new(),
                     allowed: Vec::new(),
                     changed: Vec::new(),
                 });

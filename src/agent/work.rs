@@ -20,6 +20,7 @@ use super::{
     Denied, Event,
     around::{Places, paths},
     driver::emit,
+    nested::Heard,
     schedule,
     task::Task,
     turn::CallResult,
@@ -53,6 +54,8 @@ pub(super) struct Bench {
     pub(super) redactor: Redactor,
     /// Where calls worked, for the context files there.
     pub(super) places: Arc<Places>,
+    /// What the calls within the call that runs came to.
+    pub(super) heard: Arc<Mutex<Heard>>,
 }
 
 impl Bench {
@@ -144,7 +147,7 @@ impl Bench {
                 arguments: call.arguments.clone(),
             },
         );
-        let (outcome, denied, allowed) = match self.admit(&call, prepared) {
+        let (mut outcome, mut denied, mut allowed) = match self.admit(&call, prepared) {
             Admission::Run(invocation, grants, allowed) => {
                 let pieces = Arc::new(Mutex::new(self.redactor.pieces()));
                 let (id, sender, live) = (call.id.clone(), events.clone(), Arc::clone(&pieces));
@@ -161,16 +164,21 @@ impl Bench {
                 let outcome = invocation.run(grants, sink).await;
                 self.places.note(requested, &outcome);
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
-                (outcome, None, allowed)
+                (outcome, Vec::new(), allowed)
             }
-            Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
+            Admission::Refuse(text) => (Outcome::error(text), Vec::new(), Vec::new()),
             Admission::Deny(denial) => {
-                let denied = self.denied(&call.name, &denial);
-                emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
                 let text = format!("{denial}; nothing was done");
-                (Outcome::error(text), Some(denied), Vec::new())
+                (Outcome::error(text), vec![self.denied(&call.name, &denial)], Vec::new())
             }
         };
+        let heard = Heard::take(&self.heard);
+        denied.extend(heard.denied);
+        allowed.extend(heard.allowed);
+        outcome.changed.extend(heard.changed);
+        for denied in &denied {
+            emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
+        }
         // Refusals as well: that of an edit shows the lines that are there.
         let outcome = self.clean(self.bounded(outcome));
         emit(

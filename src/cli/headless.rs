@@ -180,6 +180,11 @@ fn run_in(
         .filter(|(name, atom)| subject.offers(name, atom))
         .map(|(name, _)| name)
         .collect();
+    if offered.contains(&"eval") {
+        terminal::keep_output().map_err(|error| {
+            CliError::internal(format!("cannot keep standard output apart: {error}"))
+        })?;
+    }
     let (instructions, surroundings, refused) =
         Instructions::read(run, setup, &subject, confinement)?;
     let system = instructions.for_tools(&offered);

@@ -34,7 +34,7 @@ fn result(index: usize, id: &str, denied: bool, is_error: bool) -> Input {
         index,
         result: ToolResult { call: id.into(), text: "r".into(), is_error },
         allowed: if denied.is_none() { vec!["file/write".into()] } else { Vec::new() },
-        denied,
+        denied: denied.into_iter().collect(),
         changed: Vec::new(),
     }))
 }
