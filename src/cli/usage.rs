@@ -11,7 +11,7 @@ use clap::{
 use super::{args::Arguments, error::CliError};
 
 /// Commands that are known by name and are not part of this version.
-const LATER: [&str; 4] = ["extension", "mcp", "mcp-serve", "models"];
+const LATER: [&str; 3] = ["extension", "mcp", "mcp-serve"];
 
 /// The longest line of usage that helps, in bytes: some name every option.
 const USAGE_LIMIT: usize = 100;
