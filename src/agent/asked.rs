@@ -88,11 +88,16 @@ impl Asked {
     /// Counts the tokens of an answer; returns what they cost, when that is known.
     pub(super) fn pay(&mut self, usage: Option<Usage>) -> Option<Money> {
         let cost = usage.zip(self.candidate().price).map(|(usage, price)| price.of(usage));
+        self.paid(cost);
+        cost
+    }
+
+    /// Counts what was paid; `None` when nobody knows how much.
+    pub(super) fn paid(&mut self, cost: Option<Money>) {
         match cost {
             Some(cost) => self.cost = self.cost.plus(cost),
             None => self.is_known = false,
         }
-        cost
     }
 
     /// Returns what was spent as far as it is known.

@@ -3,7 +3,7 @@
 //! One task, one loop: operations, the model's stream, running tools and timers are waited for
 //! together, so an interrupt is seen at once whatever else is going on.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
@@ -17,6 +17,7 @@ use crate::{
 
 use super::{
     Event, Fault, FaultKind, Op, Outcome,
+    around::Attachment,
     ongoing::{Happened, Ongoing},
     parts::{Parts, Record, told},
     screen::Screen,
@@ -28,13 +29,15 @@ use super::{
 /// A conversation that can be talked to.
 #[derive(Debug)]
 pub struct Agent {
-    parts: Parts,
+    pub(super) parts: Parts,
     offered: Vec<ToolSpec>,
-    turn: Turn,
-    bench: Bench,
+    pub(super) turn: Turn,
+    pub(super) bench: Bench,
     /// Whether the session says what the run may do.
     declared: bool,
     screen: Screen,
+    /// What the prompt that is about to be submitted mentions.
+    pub(super) attached: Vec<Attachment>,
 }
 
 impl Agent {
@@ -55,6 +58,7 @@ impl Agent {
             subject: Arc::clone(&parts.subject),
             context: Arc::clone(&parts.context),
             redactor: parts.redactor.clone(),
+            places: Arc::default(),
         };
         let screen = Screen::new(parts.redactor.clone());
         let mut history = std::mem::take(&mut parts.history);
@@ -76,7 +80,7 @@ impl Agent {
                 parts.fallbacks.iter().map(candidate).collect(),
                 known.map(str::to_owned).collect::<Vec<_>>(),
             );
-        Self { parts, offered, turn, bench, declared: false, screen }
+        Self { parts, offered, turn, bench, declared: false, screen, attached: Vec::new() }
     }
 
     /// Works until the operations end. Every submitted prompt ends with one [`Event::Done`].
@@ -92,8 +96,13 @@ impl Agent {
         };
         let mut open = true;
         let mut busy = false;
+        let mut held = VecDeque::new();
         while open || busy {
-            let input = match ongoing.next(&mut ops, open).await {
+            let happened = match held.pop_front() {
+                Some(op) => Happened::Op(Some(op)),
+                None => ongoing.next(&mut ops, open).await,
+            };
+            let input = match happened {
                 Happened::Op(None) => {
                     open = false;
                     continue;
@@ -101,10 +110,12 @@ impl Agent {
                 Happened::Op(Some(Op::Submit(text))) => {
                     if !busy {
                         busy = true;
+                        self.begin();
                         ongoing.watch = Stopwatch::start();
                         ongoing.deadline =
                             self.parts.budgets.time.and_then(|t| Instant::now().checked_add(t));
                     }
+                    self.attach(&text, &mut ops, &mut held).await;
                     Input::Submit(text)
                 }
                 Happened::Op(Some(Op::Steer(text))) => Input::Steer(text),
@@ -138,8 +149,10 @@ impl Agent {
                     Input::Stop(Why::Time(self.parts.budgets.time.unwrap_or_default()))
                 }
             };
-            for input in self.screen.pass(input) {
-                busy &= !self.take(input, &mut ongoing, &events);
+            for input in self.accompanied(input, &events) {
+                for input in self.screen.pass(input) {
+                    busy &= !self.take(input, &mut ongoing, &events);
+                }
             }
         }
     }
@@ -249,8 +262,10 @@ impl Agent {
                 ongoing.retry_at = None;
             }
             Action::Emit(event) => {
-                if matches!(event, Event::Asking { .. }) {
-                    ongoing.watch.turn();
+                match &event {
+                    Event::Asking { .. } => ongoing.watch.turn(),
+                    Event::Usage { usage, cost, .. } => self.parts.ledger.spend(*usage, *cost),
+                    _ => {}
                 }
                 emit(events, event);
             }

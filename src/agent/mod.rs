@@ -8,17 +8,23 @@
 //!
 //! It must not know settings files, the command line or any front end.
 
+mod around;
 mod asked;
 mod backlog;
+pub mod context;
 pub mod driver;
 mod ids;
+mod ledger;
+mod mentions;
 mod ongoing;
 mod parts;
 mod prompt;
+mod quote;
 pub mod schedule;
 mod screen;
 mod step;
 mod stuck;
+pub mod task;
 mod timing;
 pub mod turn;
 mod work;
@@ -32,10 +38,13 @@ use serde_json::Value;
 use crate::message::{Arguments, Money, Usage};
 
 pub use backlog::Backlog;
+pub use context::Surroundings;
 pub use driver::Agent;
+pub use ledger::Ledger;
 pub use parts::{Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
 pub use stuck::REPEATS;
+pub use task::Task;
 pub use timing::{Timings, TurnTimes};
 pub use work::tool_names;
 

@@ -9,7 +9,7 @@ use crate::{
     tool::{Context, Tool, inspect::Told},
 };
 
-use super::{Backlog, Budgets, Denied, turn::Retry};
+use super::{Backlog, Budgets, Denied, Ledger, Surroundings, turn::Retry};
 
 /// Where what happens is written down, before it takes effect.
 pub trait Journal: Send {
@@ -76,6 +76,12 @@ pub struct Parts {
     pub journal: Option<Box<dyn Journal>>,
     /// What the front end has not written yet; while it is full, answers are not read on.
     pub backlog: Arc<Backlog>,
+    /// What the repository keeps for agents.
+    pub surroundings: Surroundings,
+    /// Whether `@path` in a prompt brings the file along.
+    pub mentions: bool,
+    /// What the run and its sub-agents use up together.
+    pub ledger: Arc<Ledger>,
     /// Whether to tell where the time went.
     pub timed: bool,
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use crate::{
-    message::{Message, ToolCall, ToolResult, Usage},
+    message::{Message, Money, ToolCall, ToolResult, Usage},
     model::{Delta, ModelError},
 };
 
@@ -42,6 +42,18 @@ pub enum Input {
     Submit(String),
     /// Something to tell the model at the next boundary.
     Steer(String),
+    /// Reference to show the model at the next boundary; alone it is no reason to ask.
+    Reference(String),
+    /// A refusal outside the calls of this conversation: of what a prompt mentions, or of a
+    /// sub-agent's call.
+    Refused {
+        /// The refusal.
+        denied: Denied,
+        /// Whether nothing has made it good.
+        is_open: bool,
+    },
+    /// Tokens that a sub-agent used, and what they cost; its own session lists them.
+    Spent(Usage, Option<Money>),
     /// A piece of the answer.
     Delta(Delta),
     /// The stream failed, or ended before it was done.

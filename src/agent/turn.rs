@@ -46,6 +46,7 @@ pub struct Turn {
     used: Used,
     state: State,
     steering: Vec<String>,
+    references: Vec<String>,
     turns: u64,
     usage: Usage,
     text: String,
@@ -72,6 +73,7 @@ impl Turn {
             history,
             state: State::Idle,
             steering: Vec::new(),
+            references: Vec::new(),
             turns: 0,
             usage: Usage::default(),
             text: String::new(),
@@ -116,6 +118,12 @@ impl Turn {
                 State::Idle => self.submit(text, &mut out),
                 _ => self.steering.push(text),
             },
+            Input::Reference(text) => self.references.push(text),
+            Input::Refused { denied, is_open } => self.refused(denied, is_open, &mut out),
+            Input::Spent(usage, cost) => {
+                self.usage.add(usage);
+                self.asked.paid(cost);
+            }
             Input::Delta(delta) => self.delta(delta, &mut out),
             Input::Failed(error) => self.failed(error, &mut out),
             Input::RetryDue => {
@@ -174,12 +182,13 @@ impl Turn {
 
     /// Records what was said meanwhile; says whether there was something. What is new is no loop.
     fn tell(&mut self, out: &mut Vec<Action>) -> bool {
+        let references = std::mem::take(&mut self.references);
         let steering = std::mem::take(&mut self.steering);
-        let told = !steering.is_empty();
-        if told {
+        if !steering.is_empty() {
             self.watch.clear();
         }
-        for text in steering {
+        let told = !steering.is_empty() || !references.is_empty();
+        for text in references.into_iter().chain(steering) {
             self.record(Message::user(text), out);
         }
         told
@@ -322,9 +331,7 @@ impl Turn {
             let Some(Some(result)) = results.get(*committed).cloned() else { return };
             *committed += 1;
             if let Some(denied) = result.denied {
-                self.open_denials.insert(denied.atom.clone());
-                self.denied.push(denied.clone());
-                out.push(Action::RecordDenied(denied));
+                self.refused(denied, true, out);
             } else if !result.result.is_error {
                 for atom in &result.allowed {
                     self.open_denials.remove(atom);
@@ -339,6 +346,15 @@ impl Turn {
             let blocks = vec![Block::Result(result.result)];
             self.record(Message { role: Role::User, blocks }, out);
         }
+    }
+
+    /// Lists a refusal; one that is open counts until something under its atom succeeds.
+    fn refused(&mut self, denied: Denied, is_open: bool, out: &mut Vec<Action>) {
+        if is_open {
+            self.open_denials.insert(denied.atom.clone());
+        }
+        self.denied.push(denied.clone());
+        out.push(Action::RecordDenied(denied));
     }
 
     /// Gives every call that has none a result.

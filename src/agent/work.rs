@@ -16,11 +16,19 @@ use crate::{
     tool::{Context, Effect, Invocation, Outcome, Sink, Tool},
 };
 
-use super::{Denied, Event, driver::emit, schedule, turn::CallResult};
+use super::{
+    Denied, Event,
+    around::{Places, paths},
+    driver::emit,
+    schedule,
+    task::Task,
+    turn::CallResult,
+};
 
 /// Tools that have a name and an atom but no implementation in this version. A call is denied when
 /// the atom is not held, and answered honestly when it is.
-const NOT_YET: &[(&str, Atom)] = &[("eval", Atom::ImageEval), ("task", Atom::AgentSpawn)];
+const NOT_YET: &[(&str, Atom)] =
+    &[("eval", Atom::ImageEval), (Task::NAME, Atom::AgentSpawn)];
 
 /// What a result says that lost a key. [`MARK`](crate::message::MARK) is what stands there.
 const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \
@@ -43,6 +51,8 @@ pub(super) struct Bench {
     pub(super) subject: Arc<Subject>,
     pub(super) context: Arc<Context>,
     pub(super) redactor: Redactor,
+    /// Where calls worked, for the context files there.
+    pub(super) places: Arc<Places>,
 }
 
 impl Bench {
@@ -147,18 +157,15 @@ impl Bench {
                 let sink: Sink = Arc::new(move |text: &str| {
                     show(live.lock().unwrap_or_else(PoisonError::into_inner).push(text));
                 });
+                let requested = paths(&*invocation);
                 let outcome = invocation.run(grants, sink).await;
+                self.places.note(requested, &outcome);
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
                 (outcome, None, allowed)
             }
             Admission::Refuse(text) => (Outcome::error(text), None, Vec::new()),
             Admission::Deny(denial) => {
-                let denied = Denied {
-                    tool: call.name.clone(),
-                    atom: denial.request.atom.to_string(),
-                    // The path is the physical one, which nobody has said yet.
-                    detail: short(&self.redactor.redact(&denial.sentence())),
-                };
+                let denied = self.denied(&call.name, &denial);
                 emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
                 let text = format!("{denial}; nothing was done");
                 (Outcome::error(text), Some(denied), Vec::new())
@@ -189,8 +196,18 @@ impl Bench {
         outcome
     }
 
+    /// Returns a refusal as results list it.
+    pub(super) fn denied(&self, tool: &str, denial: &Denial) -> Denied {
+        Denied {
+            tool: tool.to_owned(),
+            atom: denial.request.atom.to_string(),
+            // The path is the physical one, which nobody has said yet.
+            detail: short(&self.redactor.redact(&denial.sentence())),
+        }
+    }
+
     /// Takes the keys of providers out of what a tool found, before anyone gets it.
-    fn clean(&self, mut outcome: Outcome) -> Outcome {
+    pub(super) fn clean(&self, mut outcome: Outcome) -> Outcome {
         if self.redactor.finds(outcome.text.as_bytes()) {
             self.redactor.text(&mut outcome.text);
             outcome.text.push_str(TAKEN);
@@ -206,7 +223,7 @@ impl Bench {
     }
 
     /// Decides about a call: the only way from a model's words to an effect.
-    fn admit(&self, call: &ToolCall, prepared: Option<Box<dyn Invocation>>) -> Admission {
+    pub(super) fn admit(&self, call: &ToolCall, prepared: Option<Box<dyn Invocation>>) -> Admission {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
         };
@@ -264,7 +281,7 @@ impl Bench {
     }
 }
 
-enum Admission {
+pub(super) enum Admission {
     Run(Box<dyn Invocation>, Vec<Grant>, Vec<String>),
     Refuse(String),
     Deny(Box<Denial>),

@@ -115,6 +115,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
+    /// Leave out the context files of the repository and your own
+    #[arg(long)]
+    pub(crate) no_context: bool,
+
     /// Use this file instead of kli's own system prompt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) system_prompt_file: Option<PathBuf>,

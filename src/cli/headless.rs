@@ -18,10 +18,10 @@ use tokio::{
 
 use crate::{
     agent::{
-        Agent, Backlog, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt,
+        Agent, Backlog, Budgets, Fault, FaultKind, Ledger, Op, Parts, Summary, Task, task::Family,
         turn::Retry,
     },
-    authority::{Confinement, Grant, Report},
+    authority::{Atom, Confinement, Grant, Report},
     config::Settings,
     host::{
         self, Host,
@@ -39,21 +39,21 @@ use super::{
     args::RunArguments,
     credentials::Keys,
     error::{CliError, FAILED},
-    fallback, journal,
+    fallback,
+    instructions::Instructions,
+    journal,
     print::{
         self, Front,
         line::{Line, SCHEMA},
     },
     provider::open_model,
-    setup::{Setup, read_small},
+    setup::Setup,
     signals::{self, Signals},
     terminal::{self, Lane},
     usage::no_command,
 };
 use prompt::Prompt;
 
-/// The largest file of a system prompt, in bytes.
-const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
 /// Seconds that a command may take when neither the call nor the settings say.
 pub(super) const BASH_TIMEOUT: Duration = Duration::from_mins(2);
 /// The most that a call may ask for when the settings do not say.
@@ -172,13 +172,17 @@ fn run_in(
         .map(|model| model.name().to_owned())
         .collect();
     let network_is_off = signs.network_is_off();
-    let tools = tool::standard();
+    let mut tools = tool::standard();
     let offered: Vec<&str> = tools
         .iter()
-        .filter(|tool| subject.offers(tool.name(), &tool.atom()))
-        .map(|tool| tool.name())
+        .map(|tool| (tool.name(), tool.atom()))
+        .chain([(Task::NAME, Atom::AgentSpawn)])
+        .filter(|(name, atom)| subject.offers(name, atom))
+        .map(|(name, _)| name)
         .collect();
-    let system = system(run, setup, &offered, confinement)?;
+    let (instructions, surroundings, refused) =
+        Instructions::read(run, setup, &subject, confinement)?;
+    let system = instructions.for_tools(&offered);
     let context = Arc::new(Context {
         host: Host::default(),
         workspace: setup.workspace.clone(),
@@ -204,10 +208,29 @@ fn run_in(
         workspace: setup.workspace.display().to_string(),
     });
     for notice in
-        setup.warnings.iter().chain(model.notices()).chain(&left_out).chain(&begun.notices)
+        setup.warnings.iter().chain(model.notices()).chain(&left_out).chain(&refused).chain(&begun.notices)
     {
         front.notice(notice);
     }
+    let (budgets, retry) = (budgets(&setup.settings), retry(network_is_off));
+    let ledger = Arc::new(Ledger::default());
+    let parent = begun.id.clone();
+    tools.push(Box::new(Task::new(Family {
+        model: Arc::clone(&model),
+        fallbacks: fallbacks.clone(),
+        subject: Arc::clone(&subject),
+        confinement,
+        tools: tool::standard,
+        system: Box::new(move |tools| instructions.for_tools(tools)),
+        surroundings: surroundings.clone(),
+        budgets,
+        retry,
+        redactor: redactor.clone(),
+        backlog: Arc::clone(&backlog),
+        ledger: Arc::clone(&ledger),
+        results: setup.paths.as_ref().map(|paths| paths.state().to_owned()),
+        sessions: Box::new(move || journal::begin_child(&wish, parent.as_deref())),
+    })));
     front.name(print::Names {
         session: begun.id,
         model: Some(model_name),
@@ -222,11 +245,14 @@ fn run_in(
         context,
         system,
         history: begun.history,
-        budgets: budgets(&setup.settings),
-        retry: retry(network_is_off),
+        budgets,
+        retry,
         redactor,
         journal: begun.journal,
         backlog,
+        surroundings,
+        mentions: true,
+        ledger,
         timed: run.timings,
     };
     runtime.block_on(async {
@@ -464,37 +490,4 @@ fn withheld(setup: &Setup, redactor: &Redactor) -> Vec<OsString> {
         .filter(|(_, value)| redactor.finds(value.as_encoded_bytes()))
         .map(|(name, _)| name.to_owned());
     named.chain(holding).collect()
-}
-
-fn system(
-    run: &RunArguments,
-    setup: &Setup,
-    tools: &[&str],
-    confinement: Confinement,
-) -> Result<String, CliError> {
-    let replacement = run
-        .system_prompt_file
-        .as_deref()
-        .map(|file| system_file(&setup.workspace, file))
-        .transpose()?;
-    let appendix = run
-        .append_system_prompt_file
-        .as_deref()
-        .map(|file| system_file(&setup.workspace, file))
-        .transpose()?;
-    Ok(system_prompt(&Facts {
-        workspace: &setup.workspace,
-        tools,
-        confinement: &confinement.label(),
-        replacement: replacement.as_deref(),
-        context: setup.context.as_deref(),
-        appendix: appendix.as_deref(),
-    }))
-}
-
-fn system_file(workspace: &Path, file: &Path) -> Result<String, CliError> {
-    let bytes = read_small(&workspace.join(file), SYSTEM_PROMPT_LIMIT)?
-        .ok_or_else(|| CliError::config(format!("there is no file `{}`", file.display())))?;
-    String::from_utf8(bytes)
-        .map_err(|_| CliError::config(format!("`{}` is not UTF-8", file.display())))
 }

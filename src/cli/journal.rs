@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    agent::{Journal, Outcome, Record},
+    agent::{Journal, Outcome, Record, task::Kept},
     message::Message,
     session::{Entry, Log, Opened, Store},
 };
@@ -116,6 +116,20 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
             )])
         }
     })
+}
+
+/// Begins the session of a sub-agent, linked to its parent's. Without one of the parent's there is
+/// none; one that cannot be begun is said.
+pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
+    let (Some(parent), Some(state)) = (parent, &wish.state) else { return Kept::default() };
+    match Store::new(state).create_child(&wish.workspace, parent) {
+        Ok(log) => Kept {
+            id: Some(log.id().to_owned()),
+            journal: Some(Box::new(SessionJournal { log })),
+            notices: Vec::new(),
+        },
+        Err(error) => Kept { notices: vec![error.to_string()], ..Kept::default() },
+    }
 }
 
 struct SessionJournal {

@@ -14,6 +14,7 @@ mod fallback;
 mod generate;
 mod headless;
 mod hidden;
+mod instructions;
 mod journal;
 mod models;
 mod policy;

@@ -147,6 +147,8 @@ struct Line<'a> {
     id: &'a str,
     workspace: Option<&'a str>,
     parent: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    task: bool,
     started: Option<String>,
     modified: String,
     prompt: Option<&'a str>,
@@ -162,6 +164,7 @@ fn line(session: &Found, overview: &Overview) -> String {
         id: &session.id,
         workspace: overview.workspace.as_deref(),
         parent: overview.parent.as_deref(),
+        task: overview.task,
         started: overview.started.map(rfc3339),
         modified: rfc3339(session.modified),
         prompt: overview.prompt.as_deref(),
@@ -185,6 +188,10 @@ const NUMBERS: [usize; 2] = [2, 3];
 fn row(session: &Found, overview: &Overview, all: bool) -> Row {
     let or_none = |text: Option<&str>, most| text.map_or_else(|| "-".to_owned(), |t| cut(t, most));
     let mut prompt = or_none(overview.prompt.as_deref(), PROMPT);
+    if overview.task {
+        let parent = overview.parent.as_deref().map_or("-".to_owned(), plain);
+        prompt = format!("(sub-agent of {parent}) {prompt}");
+    }
     if all {
         let workspace = overview.workspace.as_deref().map_or("-".to_owned(), plain);
         prompt = format!("{workspace}: {prompt}");

@@ -422,6 +422,9 @@ fn read_project(
     if !trusted && settings.drop_strange_model(known) {
         ignored.push("model".to_owned());
     }
+    if !trusted {
+        warnings.extend(project.prompts_notice());
+    }
     warnings.extend(project::notice(project, &ignored));
     Ok(settings)
 }

@@ -290,6 +290,13 @@ pub const SETTINGS: &[Key] = &[
     ),
     key("log", Shape::Path, "", "a file for the events of every run, as `--log FILE`"),
     key(
+        "context",
+        Shape::Texts,
+        "[\"AGENTS.md\", \"CLAUDE.md\"]",
+        "names of context files, see [context.md](context.md): the first one that a directory has counts; no `/`; `[]` is none",
+    )
+    .project(),
+    key(
         "effort",
         EFFORT,
         "",
@@ -298,7 +305,6 @@ pub const SETTINGS: &[Key] = &[
     .display(),
     key("theme", Shape::Later, "", "the colours of the terminal interface").project().display(),
     key("keybindings", Shape::Later, "", "the keys of the terminal interface").project().display(),
-    key("context", Shape::Later, "", "names of instruction files").project(),
     key("skills", Shape::Later, "", "skills").project(),
     key("prompts", Shape::Later, "", "prompt templates"),
     key("extensions", Shape::Later, "", "extensions"),

@@ -150,6 +150,7 @@ impl Settings {
             budgets: self.budgets.over(earlier.budgets),
             session: self.session.over(earlier.session),
             log: self.log.over(earlier.log),
+            context: self.context.over(earlier.context),
         }
     }
 

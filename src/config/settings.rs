@@ -50,6 +50,8 @@ pub struct Settings {
     pub session: Setting<bool>,
     /// The file for the events of every run, absolute or from `~/`.
     pub log: Setting<String>,
+    /// Names of context files.
+    pub context: Setting<Vec<String>>,
 }
 
 /// A profile of the user's own.
@@ -268,6 +270,7 @@ impl Reader<'_> {
                         }
                     }
                 }
+                "context" => settings.context = Setting::new(context(&node)?, layer),
                 "log" => settings.log = Setting::new(node.string(values::path)?, layer),
                 _ => {}
             }
@@ -396,6 +399,17 @@ impl Budgets {
         }
         Ok(budgets)
     }
+}
+
+/// The most names of context files.
+const CONTEXT: usize = 16;
+
+fn context(node: &Node<'_>) -> Result<Vec<String>, ConfigError> {
+    let names = node.strings(values::file_name)?;
+    if names.len() > CONTEXT {
+        return Err(node.error(Problem::TooMany { count: names.len(), most: CONTEXT }));
+    }
+    Ok(names)
 }
 
 /// Reads names of tools, no more than a list of capabilities holds.

@@ -141,6 +141,7 @@ impl Settings {
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
         all.set("effort", &self.effort, |effort| json!(effort.name()));
         all.set("log", &self.log, |file| json!(file));
+        all.set("context", &self.context, |names| json!(names));
         all.all
     }
 

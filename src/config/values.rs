@@ -115,6 +115,12 @@ pub enum ValueError {
         /// What was written.
         text: String,
     },
+    /// What cannot be the name of a file in a directory.
+    #[error("`{text}` is no file's name; write a name alone, without `/`, like `AGENTS.md`")]
+    FileName {
+        /// What was written.
+        text: String,
+    },
     /// A header's name or value that HTTP does not allow. The value is not repeated.
     #[error(
         "{what} of the header is not allowed in HTTP; use visible characters, and no line break"
@@ -143,6 +149,16 @@ pub enum ValueError {
 
 fn levels() -> String {
     Effort::NAMES.map(|name| format!("`{name}`")).join(", ")
+}
+
+/// Reads the name of a file: it says what, never where.
+pub(super) fn file_name(text: &str) -> Result<String, ValueError> {
+    let odd = |c: char| c == '/' || c.is_control();
+    if text.trim().is_empty() || text.len() > 255 || [".", ".."].contains(&text) || text.contains(odd)
+    {
+        return Err(ValueError::FileName { text: shown(text) });
+    }
+    Ok(text.to_owned())
 }
 
 fn did_you_mean(nearest: Option<&'static str>) -> String {

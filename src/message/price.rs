@@ -88,6 +88,12 @@ impl Money {
         (amount <= ONE.saturating_mul(1_000_000_000)).then_some(Self(amount))
     }
 
+    /// Returns what is left once another sum is taken off; nothing when that is more.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// Adds an amount; saturates instead of overflowing.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -117,9 +117,12 @@ pub(super) struct Header {
     pub(super) workspace: String,
     pub(super) kli: String,
     pub(super) started: String,
-    /// The session that this one is a copy of.
+    /// The session that this one is a copy of, or whose agent started this one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
+    /// Whether it is a sub-agent's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) task: bool,
 }
 
 impl Header {
@@ -132,6 +135,7 @@ impl Header {
             kli: env!("CARGO_PKG_VERSION").to_owned(),
             started: started.to_owned(),
             parent: parent.map(str::to_owned),
+            task: false,
         }
     }
 

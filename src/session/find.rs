@@ -95,14 +95,21 @@ impl Store {
         Ok(found.collect())
     }
 
-    /// Returns the session that was last appended to; those without any message are passed over.
+    /// Returns the session that was last appended to; those without any message are passed over, and
+    /// those of sub-agents.
     ///
     /// # Errors
     /// [`SessionError::Read`] when the directory is there but cannot be read.
     pub fn latest(&self, workspace: &Path) -> Result<Option<Found>, SessionError> {
         Ok(self.list(workspace)?.into_iter().find(|found| {
-            found.size > SMALL
-                || self.file(found).is_ok_and(|file| scan::has_message(file, SMALL).unwrap_or(true))
+            let is_task = self.overview(found).is_ok_and(|overview| overview.task);
+            let says = || {
+                found.size > SMALL
+                    || self
+                        .file(found)
+                        .is_ok_and(|file| scan::has_message(file, SMALL).unwrap_or(true))
+            };
+            !is_task && says()
         }))
     }
 

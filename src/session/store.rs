@@ -104,9 +104,22 @@ impl Store {
     /// # Errors
     /// [`SessionError::Write`] when the directories cannot be made or written in.
     pub fn create(&self, workspace: &Path) -> Result<Log, SessionError> {
+        self.begin(workspace, None)
+    }
+
+    /// Begins the session of a sub-agent of another session's, which `--continue` passes over.
+    ///
+    /// # Errors
+    /// As for `create`.
+    pub fn create_child(&self, workspace: &Path, parent: &str) -> Result<Log, SessionError> {
+        self.begin(workspace, Some(parent.to_owned()))
+    }
+
+    fn begin(&self, workspace: &Path, task_of: Option<String>) -> Result<Log, SessionError> {
         let directory = self.writable(workspace).map_err(SessionError::write)?;
         let (id, name, started) = fresh();
-        Ok(Log::new(id, name, directory, workspace, self.grant(), Stage::New { started }))
+        let stage = Stage::New { started, task_of };
+        Ok(Log::new(id, name, directory, workspace, self.grant(), stage))
     }
 
     fn writable(&self, workspace: &Path) -> Result<Directory, HostError> {

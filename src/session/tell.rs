@@ -25,8 +25,10 @@ pub enum Told {
         workspace: String,
         /// When it began.
         started: String,
-        /// The session that this one is a copy of.
+        /// The session that this one is a copy of, or whose agent started this one's.
         parent: Option<String>,
+        /// Whether it is a sub-agent's.
+        task: bool,
     },
     /// A message.
     Message(Message),
@@ -118,6 +120,7 @@ fn told(line: &str) -> Option<Told> {
             workspace: text("workspace")?,
             started: text("started")?,
             parent: text("parent"),
+            task: value.get("task").and_then(Value::as_bool).unwrap_or_default(),
         },
         "usage" => Told::Usage {
             model: text("model")?,

@@ -68,6 +68,9 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
         redactor: Redactor::default(),
         journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
         backlog: Arc::default(),
+        surroundings: crate::agent::Surroundings::default(),
+        mentions: true,
+        ledger: Arc::default(),
         timed: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

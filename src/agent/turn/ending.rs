@@ -46,6 +46,7 @@ impl Turn {
         out: &mut Vec<Action>,
     ) {
         self.state = State::Idle;
+        self.references.clear();
         out.push(Action::Sync);
         out.push(Action::Finish(Box::new(Summary {
             outcome,

@@ -32,10 +32,11 @@ pub(super) fn run(place: &Place, id: &str) -> Result<(), CliError> {
 
 fn shown(at: Option<&str>, told: &Told) -> String {
     match told {
-        Told::Session { workspace, started, parent } => {
+        Told::Session { workspace, started, parent, task } => {
+            let what = if *task { "sub-agent of" } else { "copy of" };
             let parent = parent
                 .as_deref()
-                .map_or_else(String::new, |parent| format!("copy of {}\n", plain(parent)));
+                .map_or_else(String::new, |parent| format!("{what} {}\n", plain(parent)));
             format!("workspace {}\nstarted {}\n{parent}", plain(workspace), plain(started))
         }
         Told::Message(message) => shown_message(at, message),
