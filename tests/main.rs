@@ -11,6 +11,7 @@
 mod agent;
 mod baked;
 mod cli;
+mod context;
 mod demo;
 mod docs;
 mod doctor;

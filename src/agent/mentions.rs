@@ -91,8 +91,8 @@ mod tests {
             let found = mentions(&prompt);
             prop_assert!(found.len() <= MOST);
             for spelling in found.iter().flatten() {
-                let plain = prompt.contains(&format!("@{spelling}"));
-                prop_assert!(plain || prompt.contains(&format!("@\"{spelling}\"")));
+                let (plain, quoted) = (format!("@{spelling}"), format!("@\"{spelling}\""));
+                prop_assert!(prompt.contains(&plain) || prompt.contains(&quoted));
             }
         }
     }

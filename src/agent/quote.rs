@@ -105,7 +105,8 @@ mod tests {
             let fence = fenced.lines().next().unwrap();
             prop_assert!(!text.contains(fence));
             prop_assert_eq!(fenced.matches(fence).count(), 2);
-            prop_assert!(fenced.ends_with(&format!("\n{fence}")));
+            let last = format!("\n{fence}");
+            prop_assert!(fenced.ends_with(&last));
         }
 
         #[test]

@@ -44,6 +44,15 @@ pub struct Kept {
     pub notices: Vec<String>,
 }
 
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept")
+            .field("id", &self.id)
+            .field("notices", &self.notices)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What sub-agents have from their parent.
 pub struct Family {
     /// The model to ask.

@@ -25,8 +25,9 @@ use super::{
     turn::CallResult,
 };
 
-/// Tools that have a name and an atom but no implementation in this version. A call is denied when
-/// the atom is not held, and answered honestly when it is.
+/// Tools that have a name and an atom and that an agent may be without: `eval` is not part of this
+/// version, and a sub-agent has no `task`. A call is denied when the atom is not held, and answered
+/// honestly when it is.
 const NOT_YET: &[(&str, Atom)] =
     &[("eval", Atom::ImageEval), (Task::NAME, Atom::AgentSpawn)];
 
