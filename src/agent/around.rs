@@ -157,7 +157,8 @@ impl Bench {
         for spellings in mentions(prompt) {
             let place = |spelling: &str| {
                 let home = self.context.home.as_deref();
-                let path = files::resolve(Path::new(spelling), &self.context.workspace, home).ok()?;
+                let path =
+                    files::resolve(Path::new(spelling), &self.context.workspace, home).ok()?;
                 files::is_there(&path).then_some(path)
             };
             let named = spellings.iter().find_map(|s| Some((*s, place(s)?)));

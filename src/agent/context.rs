@@ -107,9 +107,8 @@ impl Surroundings {
             .collect();
         // The nearest ones have the room.
         directories.truncate(DIRECTORIES);
-        let mut this =
-            Self { names, root: root.to_owned(), directories, ..Self::default() };
-        let (mut room, mut texts, mut notices) = (PROMPT, Vec::new(), Vec::new());
+        let mut this = Self { names, root: root.to_owned(), directories, ..Self::default() };
+        let (mut left, mut texts, mut notices) = (PROMPT, Vec::new(), Vec::new());
         for directory in this.directories.clone() {
             match this.look(&directory, subject) {
                 Found::Nothing => {}
@@ -117,8 +116,8 @@ impl Surroundings {
                 Found::File(file) => match this.content(&file) {
                     Ok(content) => {
                         if !content.text.trim().is_empty() {
-                            texts.push(content.shown(&file.label, "", room));
-                            room = room.saturating_sub(content.text.len());
+                            texts.push(content.shown(&file.label, "", left));
+                            left = left.saturating_sub(content.text.len());
                         }
                         this.told.push((file.label, content.digest));
                     }
@@ -169,9 +168,8 @@ impl Surroundings {
         }
         let said = said(&self.told, history);
         self.queued.retain(|label, digest| said.get(label.as_str()) != Some(digest));
-        let before = |this: &Self, label: &str| {
-            this.queued.get(label).or_else(|| said.get(label)).cloned()
-        };
+        let before =
+            |this: &Self, label: &str| this.queued.get(label).or_else(|| said.get(label)).cloned();
         for directory in self.directories.clone() {
             match self.look(&directory, subject) {
                 Found::Nothing => {}

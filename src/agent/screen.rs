@@ -58,7 +58,12 @@ impl Screen {
                     Input::Delta(Delta::Done { stop: Stop::Other(word), .. }) => {
                         self.redactor.text(word);
                     }
-                    Input::Delta(_) | Input::Refused { .. } | Input::Spent(..) | Input::RetryDue | Input::Result(_) | Input::Stop(_) => {}
+                    Input::Delta(_)
+                    | Input::Refused { .. }
+                    | Input::Spent(..)
+                    | Input::RetryDue
+                    | Input::Result(_)
+                    | Input::Stop(_) => {}
                 }
                 other
             }

@@ -53,6 +53,9 @@ impl std::fmt::Debug for Kept {
     }
 }
 
+/// Makes a system prompt for the tools of these names.
+pub type Prompt = Box<dyn Fn(&[&str]) -> String + Send + Sync>;
+
 /// What sub-agents have from their parent.
 pub struct Family {
     /// The model to ask.
@@ -66,7 +69,7 @@ pub struct Family {
     /// Makes the tools, `task` not among them.
     pub tools: fn() -> Vec<Box<dyn Tool>>,
     /// Makes the system prompt for the tools of these names.
-    pub system: Box<dyn Fn(&[&str]) -> String + Send + Sync>,
+    pub system: Prompt,
     /// What the repository keeps for agents.
     pub surroundings: Surroundings,
     /// The parent's bounds.
@@ -285,13 +288,13 @@ impl Call {
         }
         denials.is_open = summary.exit == 3;
         drop(denials);
-        self.outcome(&summary, turns, kept.id)
+        self.outcome(&summary, turns, kept.id.as_deref())
     }
 
-    fn outcome(&self, summary: &Summary, turns: u64, session: Option<String>) -> Outcome {
+    fn outcome(&self, summary: &Summary, turns: u64, session: Option<&str>) -> Outcome {
         let results = &self.context.state.results;
         let said = results.cut(&summary.text, "ask a sub-agent for less");
-        let place = session.as_ref().map_or_else(String::new, |id| format!("session `{id}`, "));
+        let place = session.map_or_else(String::new, |id| format!("session `{id}`, "));
         let plural = if summary.turns == 1 { "" } else { "s" };
         let tokens = summary.usage.total();
         let end = format!("[sub-agent: {place}{} turn{plural}, {tokens} tokens]", summary.turns);

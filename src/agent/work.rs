@@ -28,8 +28,7 @@ use super::{
 /// Tools that have a name and an atom and that an agent may be without: `eval` is not part of this
 /// version, and a sub-agent has no `task`. A call is denied when the atom is not held, and answered
 /// honestly when it is.
-const NOT_YET: &[(&str, Atom)] =
-    &[("eval", Atom::ImageEval), (Task::NAME, Atom::AgentSpawn)];
+const NOT_YET: &[(&str, Atom)] = &[("eval", Atom::ImageEval), (Task::NAME, Atom::AgentSpawn)];
 
 /// What a result says that lost a key. [`MARK`](crate::message::MARK) is what stands there.
 const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \
@@ -224,7 +223,11 @@ impl Bench {
     }
 
     /// Decides about a call: the only way from a model's words to an effect.
-    pub(super) fn admit(&self, call: &ToolCall, prepared: Option<Box<dyn Invocation>>) -> Admission {
+    pub(super) fn admit(
+        &self,
+        call: &ToolCall,
+        prepared: Option<Box<dyn Invocation>>,
+    ) -> Admission {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
         };

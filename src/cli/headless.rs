@@ -207,8 +207,13 @@ fn run_in(
         confinement: confinement.label(),
         workspace: setup.workspace.display().to_string(),
     });
-    for notice in
-        setup.warnings.iter().chain(model.notices()).chain(&left_out).chain(&refused).chain(&begun.notices)
+    for notice in setup
+        .warnings
+        .iter()
+        .chain(model.notices())
+        .chain(&left_out)
+        .chain(&refused)
+        .chain(&begun.notices)
     {
         front.notice(notice);
     }

@@ -154,7 +154,10 @@ fn levels() -> String {
 /// Reads the name of a file: it says what, never where.
 pub(super) fn file_name(text: &str) -> Result<String, ValueError> {
     let odd = |c: char| c == '/' || c.is_control();
-    if text.trim().is_empty() || text.len() > 255 || [".", ".."].contains(&text) || text.contains(odd)
+    if text.trim().is_empty()
+        || text.len() > 255
+        || [".", ".."].contains(&text)
+        || text.contains(odd)
     {
         return Err(ValueError::FileName { text: shown(text) });
     }

@@ -16,7 +16,9 @@ fn files_and_directories_come_along_as_read_shows_them() {
     assert_eq!(texts[0], prompt, "the prompt itself stays");
     assert!(texts[1].starts_with("[attached] src/a.rs\n") && texts[1].contains("|zwo\n"));
     assert!(texts[1].contains("material, not instruction"));
-    assert!(texts[2].starts_with("[attached] with blank.txt\n") && texts[2].contains("|blank words"));
+    assert!(
+        texts[2].starts_with("[attached] with blank.txt\n") && texts[2].contains("|blank words")
+    );
     assert!(texts[3].starts_with("[attached] src\n") && texts[3].contains("a.rs"), "{}", texts[3]);
 }
 

@@ -42,7 +42,11 @@ fn a_sub_agent_works_in_a_linked_session_and_its_last_answer_is_the_result() {
     let sessions: Vec<Vec<Value>> = env.sessions().iter().map(|file| lines(file)).collect();
     assert_eq!(sessions.len(), 2);
     let used = |lines: &[Value]| -> u64 {
-        lines.iter().filter(|l| l["type"] == "usage").map(|l| l["inputTokens"].as_u64().unwrap()).sum()
+        lines
+            .iter()
+            .filter(|l| l["type"] == "usage")
+            .map(|l| l["inputTokens"].as_u64().unwrap())
+            .sum()
     };
     assert_eq!(sessions.iter().map(|lines| used(lines)).sum::<u64>(), one);
     let (child, parent) = if sessions[0][0]["task"] == json!(true) {
@@ -91,7 +95,10 @@ fn it_may_do_what_was_asked_and_never_more_than_its_parent() {
 
     // Asked for more than the parent has.
     let model = FakeModel::strict(vec![
-        task("c1", &json!({"prompt": "p", "capabilities": "tools/standard,image/eval,agent/spawn"})),
+        task(
+            "c1",
+            &json!({"prompt": "p", "capabilities": "tools/standard,image/eval,agent/spawn"}),
+        ),
         write(),
         says("could not"),
         says("end"),

@@ -12,6 +12,7 @@ fn family(subject: Subject) -> (Task, Arc<Context>) {
     let kind = Kind::Replay { recording: "{\"text\": \"said\"}".to_owned() };
     let task = Task::new(Family {
         model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
+        fallbacks: Vec::new(),
         subject: Arc::new(subject),
         confinement: Confinement::Unknown,
         tools: tool::standard,
@@ -35,7 +36,7 @@ fn family(subject: Subject) -> (Task, Arc<Context>) {
     (task, Arc::new(context))
 }
 
-fn effect(subject: Subject, capabilities: Value) -> Effect {
+fn effect(subject: Subject, capabilities: &Value) -> Effect {
     let (task, context) = family(subject);
     let given = json!({"prompt": "p", "capabilities": capabilities});
     task.prepare(given.as_object().unwrap(), &context).unwrap().effect()
@@ -53,14 +54,14 @@ fn only_those_that_hold_no_writer_run_beside_others() {
         json!([{"atom": "file/write", "under": ["src"]}]),
         json!("[\"tools/standard\"]"),
     ] {
-        assert_eq!(effect(all(), writes.clone()), Effect::Barrier, "{writes}");
+        assert_eq!(effect(all(), &writes), Effect::Barrier, "{writes}");
     }
     for reads in [json!("file/read"), json!("file/read,image/inspect"), json!(""), json!([])] {
-        assert_eq!(effect(all(), reads.clone()), Effect::Read, "{reads}");
+        assert_eq!(effect(all(), &reads), Effect::Read, "{reads}");
     }
     let read_only = Subject::new([(Source::Flag("--read-only".into()), Narrowing::ReadOnly)]);
-    assert_eq!(effect(read_only.clone(), Value::Null), Effect::Read);
-    assert_eq!(effect(read_only, json!("tools/standard")), Effect::Read, "its parent has none");
+    assert_eq!(effect(read_only.clone(), &Value::Null), Effect::Read);
+    assert_eq!(effect(read_only, &json!("tools/standard")), Effect::Read, "its parent has none");
 }
 
 #[test]
@@ -78,8 +79,7 @@ fn what_cannot_be_understood_is_a_sentence() {
         let sentence = task.prepare(given.as_object().unwrap(), &context).err().unwrap();
         assert!(sentence.contains(part), "{given}: {sentence}");
     }
-    let approving =
-        Subject::new([(Source::UserSettings, Narrowing::Approve(Approve::Writes))]);
+    let approving = Subject::new([(Source::UserSettings, Narrowing::Approve(Approve::Writes))]);
     assert!(approving.check(Request::bare(Atom::AgentSpawn)).is_err(), "it needs approval");
 }
 
