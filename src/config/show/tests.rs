@@ -22,7 +22,7 @@ const EVERY: &str = r#"{ "model": "a/b", "models": { "m": "a/b" }, "modelOptions
               "env": { "PLAIN": "one", "API_KEY": "SECRET", "URL": "https://u:SECRET@h",
                        "X": "SECRET0123456789abcdef", "Y": "sk-SECRET" } },
     "budgets": { "turns": 1, "tokens": 2, "time": "3m", "cost": 0.25, "repeats": 9 }, "session": { "enabled": false },
-    "log": "/l", "effort": "high" }"#;
+    "log": "/l", "context": ["A.md"], "effort": "high" }"#;
 
 #[test]
 fn every_key_that_is_set_is_shown_and_no_secret_is() {
