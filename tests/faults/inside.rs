@@ -176,6 +176,9 @@ pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
         redactor: Redactor::default(),
         journal: Some(Box::new(Kept(bench.log))),
         backlog: Arc::default(),
+        surroundings: kli::agent::Surroundings::default(),
+        mentions: true,
+        ledger: std::sync::Arc::default(),
         timed: false,
     })
 }
