@@ -34,7 +34,8 @@ use crate::fake_model::Wire;
 use schedule::Expected;
 
 /// The wire formats, each with its kind in settings.
-const FORMATS: [(Wire, &str); 2] = [(Wire::Messages, "anthropic"), (Wire::Chat, "openai-chat")];
+const FORMATS: [(Wire, &str); 3] =
+    [(Wire::Messages, "anthropic"), (Wire::Chat, "openai-chat"), (Wire::Responses, "openai")];
 
 /// What a run came to.
 #[derive(Debug, Default)]

@@ -237,7 +237,7 @@ pub(super) fn drive(
             }
         };
         let summary = tokio::time::timeout(Duration::from_secs(30), watched).await;
-        let summary = summary.expect("the run did not end");
+        let summary = summary.unwrap_or_else(|_| panic!("the run did not end"));
         drop(ops);
         running.await.unwrap();
         (summary, shown, stopped.map(|at| at.elapsed()))

@@ -294,7 +294,7 @@ impl Maker {
         self.push(answer);
         let expected = &mut self.schedule.expected;
         expected.text = Self::words(round);
-        let ids: String = calls.iter().map(|(id, _)| format!("<{id}>")).collect();
+        let ids = calls.iter().fold(String::new(), |all, (id, _)| all + "<" + id + ">");
         expected.told.push(format!("model: {}{ids}", Self::words(round)));
         let mut results = String::new();
         for (number, (id, _)) in calls.iter().enumerate() {
@@ -302,7 +302,7 @@ impl Maker {
                 expected.effects.push(id.clone());
             }
             let failed = if number >= stop_at { " failed" } else { "" };
-            results.push_str(&format!("[{id}{failed}]"));
+            results = results + "[" + id + failed + "]";
         }
         if count > 0 {
             // The store puts the results of one answer together.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn two(first: &FakeModel, second: &FakeModel, more: Value) -> Value {
+fn two(first: &FakeModel, second: &FakeModel, more: &Value) -> Value {
     let mut settings = json!({
         "model": "m",
         "models": { "m": ["one/a", "two/b"] },
@@ -28,7 +28,7 @@ fn the_next_model_is_asked_visibly_and_the_result_and_the_session_name_it() {
     let first = FakeModel::strict((0..5).map(|_| busy()).collect());
     let second = FakeModel::strict(vec![bash("echo hi"), says("done")]);
     let env = Env::new();
-    env.settings(&two(&first, &second, json!({})).to_string());
+    env.settings(&two(&first, &second, &json!({})).to_string());
     let ran = env.kli(&["-p", "hi", "--output-format", "stream-json"]);
     ran.exits(0).says("`two/b` is asked in the place of `one/a`");
     let lines = checked(&ran.out);
@@ -49,7 +49,7 @@ fn a_refused_key_asks_nobody_else() {
     let first = FakeModel::start(vec![Answer::refusal(401, "authentication_error", "bad key")]);
     let second = FakeModel::strict(vec![says("done")]);
     let env = Env::new();
-    env.settings(&two(&first, &second, json!({})).to_string());
+    env.settings(&two(&first, &second, &json!({})).to_string());
     let ran = env.kli(&["-p", "hi", "--output-format", "json"]);
     ran.exits(4);
     assert_eq!(ran.json()["error"]["kind"], "auth");
@@ -61,7 +61,7 @@ fn a_fallback_that_cannot_be_asked_is_left_out_with_a_notice() {
     let first = FakeModel::strict(vec![says("done")]);
     let second = FakeModel::strict(Vec::new());
     let env = Env::new();
-    let mut settings = two(&first, &second, json!({}));
+    let mut settings = two(&first, &second, &json!({}));
     settings["providers"]["two"]["keyEnv"] = json!("NO_SUCH_KEY");
     env.settings(&settings.to_string());
     env.kli(&["-p", "hi"])
@@ -77,7 +77,7 @@ fn a_budget_of_money_ends_a_run_and_wants_a_price() {
     let first = FakeModel::strict(vec![bash("touch made"), says("never")]);
     let second = FakeModel::strict(Vec::new());
     let env = Env::new();
-    env.settings(&two(&first, &second, json!({ "budgets": { "cost": 0.0001 } })).to_string());
+    env.settings(&two(&first, &second, &json!({ "budgets": { "cost": 0.0001 } })).to_string());
     let ran = env.kli(&["-p", "hi", "--output-format", "json"]);
     ran.exits(5).says("the budget of 0.0001 is used up");
     let result = ran.json();
@@ -86,14 +86,14 @@ fn a_budget_of_money_ends_a_run_and_wants_a_price() {
     assert_eq!(first.requests().len(), 1);
     assert!(!env.work().join("made").exists());
 
-    let mut settings = two(&first, &second, json!({ "budgets": { "cost": 100 } }));
+    let mut settings = two(&first, &second, &json!({ "budgets": { "cost": 100 } }));
     settings["providers"]["one"]["models"] = json!({});
     env.settings(&settings.to_string());
     let ran = env.kli(&["-p", "hi"]);
     ran.exits(2).says("set `input` and `output` of `providers.one.models.a.price`");
     assert_eq!(first.requests().len(), 1, "nothing was sent");
     // Control: with the price it runs.
-    env.settings(&two(&first, &second, json!({ "budgets": { "cost": 100 } })).to_string());
+    env.settings(&two(&first, &second, &json!({ "budgets": { "cost": 100 } })).to_string());
     env.kli(&["-p", "hi"]).exits(0);
 }
 

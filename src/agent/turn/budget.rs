@@ -71,12 +71,12 @@ impl Turn {
             Verdict::Fine => None,
             Verdict::Note(found) => {
                 let seen = found.seen();
+                let note = format!(
+                    "\n[kli: you made {seen}. Do something else, or say what is in the way; to wait \
+                     for something, wait in one command (`sleep`). If it goes on, the run ends.]"
+                );
                 if let Some(Some(last)) = results.last_mut() {
-                    last.result.text.push_str(&format!(
-                        "\n[kli: you made {seen}. Do something else, or say what is in the way; to \
-                         wait for something, wait in one command (`sleep`). If it goes on, the run \
-                         ends.]"
-                    ));
+                    last.result.text.push_str(&note);
                 }
                 out.push(Action::Emit(Event::Notice(format!(
                     "the model made {seen}; it was told"
