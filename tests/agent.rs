@@ -93,8 +93,18 @@ fn a_whole_task_runs_and_every_request_carries_what_it_should() {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    let all =
-        ["read", "write", "edit", "find", "search", "bash", "bash_jobs", "read_result", "inspect"];
+    let all = [
+        "read",
+        "write",
+        "edit",
+        "find",
+        "search",
+        "bash",
+        "bash_jobs",
+        "read_result",
+        "inspect",
+        "eval",
+    ];
     assert_eq!(tools, all);
     let read = results(&bodies[1]);
     assert_eq!(read.len(), 2, "both results are in one message");
