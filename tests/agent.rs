@@ -103,6 +103,7 @@ fn a_whole_task_runs_and_every_request_carries_what_it_should() {
         "bash_jobs",
         "read_result",
         "inspect",
+        "eval",
         "task",
     ];
     assert_eq!(tools, all);

@@ -50,11 +50,11 @@ const NOT_SET: &[&str] = &["=> #false", "(no output)"];
 const NO_SOCKET: &[&str] =
     &["No such file", "Connection refused", "Permission denied", "not permitted"];
 
-fn form(text: String) -> Value {
+fn form(text: &str) -> Value {
     json!({ "form": text })
 }
 
-fn command(text: String) -> Value {
+fn command(text: &str) -> Value {
     json!({ "command": text })
 }
 
@@ -77,21 +77,21 @@ fn hidden(what: &'static str, file: &str) -> Row {
                 "1",
             )]),
             Tried(vec![
-                (command(format!("cat '{file}'")), HIDDEN, "by-edit"),
-                (command(format!("echo by-bash >'{file}'")), READ_ONLY, "exit status 0"),
+                (command(&format!("cat '{file}'")), HIDDEN, "by-edit"),
+                (command(&format!("echo by-bash >'{file}'")), READ_ONLY, "exit status 0"),
             ]),
             Tried(vec![
-                (form(format!("(read-file \"{file}\")")), HIDDEN, "by-bash"),
-                (form(format!("(write-file \"{file}\" \"by-eval\")")), READ_ONLY, "replaced"),
+                (form(&format!("(read-file \"{file}\")")), HIDDEN, "by-bash"),
+                (form(&format!("(write-file \"{file}\" \"by-eval\")")), READ_ONLY, "replaced"),
                 (
-                    form(format!(
+                    form(&format!(
                         "(if (member \"{name}\" (list-directory \"{directory}\")) (read-file \"{file}\") \"\")"
                     )),
                     HIDDEN,
                     "by-eval",
                 ),
-                (form(format!("(cadr (run \"cat\" \"{file}\"))")), HIDDEN, "by-eval"),
-                (form(format!("(delete-file \"{file}\")")), NO_NAME, "(no value)"),
+                (form(&format!("(cadr (run \"cat\" \"{file}\"))")), HIDDEN, "by-eval"),
+                (form(&format!("(delete-file \"{file}\")")), NO_NAME, "(no value)"),
             ]),
         ],
     }
@@ -117,10 +117,10 @@ fn table(world: &World, socket: &str) -> Vec<Row> {
                 Senseless(no_variable),
                 Senseless("nothing is written into a variable of another process"),
                 Senseless("nothing is written into a variable of another process"),
-                Tried(vec![(command("printenv TOKEN".into()), NOT_SET, TOKEN)]),
+                Tried(vec![(command("printenv TOKEN"), NOT_SET, TOKEN)]),
                 Tried(vec![
-                    (form("(posix-getenv \"TOKEN\")".into()), NOT_SET, TOKEN),
-                    (form("(cadr (run \"printenv\" \"TOKEN\"))".into()), &["(no output)"], TOKEN),
+                    (form("(posix-getenv \"TOKEN\")"), NOT_SET, TOKEN),
+                    (form("(cadr (run \"printenv\" \"TOKEN\"))"), &["(no output)"], TOKEN),
                 ]),
             ],
         },
@@ -140,18 +140,18 @@ fn table(world: &World, socket: &str) -> Vec<Row> {
                     "two",
                 )]),
                 Tried(vec![(
-                    command(format!("echo x >'{outside}/by-bash'")),
+                    command(&format!("echo x >'{outside}/by-bash'")),
                     READ_ONLY,
                     "exit status 0",
                 )]),
                 Tried(vec![
                     (
-                        form(format!("(write-file \"{outside}/by-eval\" \"x\")")),
+                        form(&format!("(write-file \"{outside}/by-eval\" \"x\")")),
                         READ_ONLY,
                         "created",
                     ),
-                    (form(format!("(run \"touch\" \"{outside}/by-run\")")), READ_ONLY, "=> (0 "),
-                    (form(format!("(delete-file \"{outside}/doomed\")")), READ_ONLY, "(no value)"),
+                    (form(&format!("(run \"touch\" \"{outside}/by-run\")")), READ_ONLY, "=> (0 "),
+                    (form(&format!("(delete-file \"{outside}/doomed\")")), READ_ONLY, "(no value)"),
                 ]),
             ],
         },
@@ -162,8 +162,8 @@ fn table(world: &World, socket: &str) -> Vec<Row> {
                 Senseless(no_socket),
                 Senseless(no_socket),
                 Senseless(no_socket),
-                Tried(vec![(command(format!("{connect} '{socket}' 2>&1")), NO_SOCKET, GREETING)]),
-                Tried(vec![(form(format!("{in_form} \"{socket}\"))")), NO_SOCKET, GREETING)]),
+                Tried(vec![(command(&format!("{connect} '{socket}' 2>&1")), NO_SOCKET, GREETING)]),
+                Tried(vec![(form(&format!("{in_form} \"{socket}\"))")), NO_SOCKET, GREETING)]),
             ],
         },
     ]
@@ -244,10 +244,8 @@ fn what_the_jail_keeps_is_kept_from_every_tool() {
     for_both(|world| {
         let socket = world.home.join("service.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        world.own_handle(&fs::File::open(&world.home).unwrap());
         let came = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&came);
-        std::os::unix::fs::chown(&socket, None, None).unwrap();
         fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         std::thread::spawn(move || {
             for stream in listener.incoming() {

@@ -246,8 +246,7 @@ fn kli(values: &[SteelVal]) -> Result<SteelVal, SteelErr> {
 
 fn json(value: &SteelVal, depth: u32) -> Value {
     match value {
-        SteelVal::StringV(text) => text.as_str().into(),
-        SteelVal::SymbolV(text) => text.as_str().into(),
+        SteelVal::StringV(text) | SteelVal::SymbolV(text) => text.as_str().into(),
         SteelVal::BoolV(value) => (*value).into(),
         SteelVal::IntV(number) => (*number as i64).into(),
         SteelVal::NumV(number) => (*number).into(),
