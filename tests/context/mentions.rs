@@ -70,7 +70,7 @@ fn what_cannot_be_shown_is_said_and_what_is_much_is_bounded() {
     for number in 0..4 {
         let line = "0123456789".repeat(10);
         put(&env.work().join(format!("big{number}")), format!("{line}\n").repeat(2000));
-        prompt.push_str(&format!(" @big{number}"));
+        prompt = format!("{prompt} @big{number}");
     }
     let start = Instant::now();
     env.kli(&["-p", &prompt]).exits(0);
