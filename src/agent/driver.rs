@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    Event, Fault, FaultKind, Op, Outcome,
+    Event, Fault, FaultKind, Op, Outcome, compact,
     ongoing::{Happened, Ongoing},
     parts::{Parts, Record, told},
     screen::Screen,
@@ -65,7 +65,8 @@ impl Agent {
         parts.redactor.text(&mut parts.system);
         // A context that was told before keeps what it was told: it is the same run.
         let _told_before = parts.context.state.told.set(told(&parts, &offered, history.len()));
-        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
+        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry)
+            .compacting(parts.compaction, compact::base(&parts.system, &offered));
         Self { parts, offered, turn, bench, declared: false, screen }
     }
 
@@ -88,18 +89,21 @@ impl Agent {
                     open = false;
                     continue;
                 }
-                Happened::Op(Some(Op::Submit(text))) => {
-                    if !busy {
+                Happened::Op(Some(op)) => {
+                    if !busy && matches!(op, Op::Submit(_) | Op::Compact { .. }) {
                         busy = true;
                         ongoing.watch = Stopwatch::start();
                         ongoing.deadline =
                             self.parts.budgets.time.and_then(|t| Instant::now().checked_add(t));
                     }
-                    Input::Submit(text)
+                    match op {
+                        Op::Submit(text) => Input::Submit(text),
+                        Op::Steer(text) => Input::Steer(text),
+                        Op::Compact { focus } => Input::Compact(focus),
+                        Op::Interrupt => Input::Stop(Why::Interrupt),
+                        Op::Terminate => Input::Stop(Why::Terminate),
+                    }
                 }
-                Happened::Op(Some(Op::Steer(text))) => Input::Steer(text),
-                Happened::Op(Some(Op::Interrupt)) => Input::Stop(Why::Interrupt),
-                Happened::Op(Some(Op::Terminate)) => Input::Stop(Why::Terminate),
                 Happened::Stream(Some(Ok(delta))) => {
                     ongoing.watch.piece();
                     if matches!(delta, Delta::Done { .. }) {
@@ -199,6 +203,14 @@ impl Agent {
             }
             Action::RecordDenied(denied) => return self.append(Record::Denied(&denied)),
             Action::RecordChanged(path) => return self.append(Record::Changed(&path)),
+            Action::RecordCompaction(compaction) => {
+                let (done, messages) = &*compaction;
+                return self.append(Record::Compaction { done, messages });
+            }
+            Action::Summarise(message) => {
+                let request = compact::summariser(message);
+                ongoing.stream = Some(self.parts.model.stream(request));
+            }
             Action::Sync => {
                 if let Some(Err(error)) = self.parts.journal.as_mut().map(|j| j.sync()) {
                     return Performed::Failed(error);

@@ -2,6 +2,7 @@
 //! [`message`](crate::message) and nothing else of what is below.
 //!
 //! - [`turn`]: the conversation as a pure state machine, without clock, network or files.
+//! - [`compact`]: how a conversation that is too long is made shorter; pure.
 //! - [`schedule`]: which calls of one turn wait for which; pure.
 //! - [`Backlog`]: how a front end that cannot keep up holds the run back.
 //! - [`driver`]: the edge that asks the model, runs the tools and keeps the time.
@@ -9,6 +10,7 @@
 //! It must not know settings files, the command line or any front end.
 
 mod backlog;
+pub mod compact;
 pub mod driver;
 mod ids;
 mod ongoing;
@@ -30,6 +32,7 @@ use serde_json::Value;
 use crate::message::{Arguments, Usage};
 
 pub use backlog::Backlog;
+pub use compact::Compacted;
 pub use driver::Agent;
 pub use parts::{Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
@@ -43,6 +46,12 @@ pub enum Op {
     Submit(String),
     /// Say something while the agent works; it is delivered at the next boundary.
     Steer(String),
+    /// Make the conversation shorter: now, or at the next boundary while the agent works. One that is
+    /// idle ends it with an [`Event::Done`], whose text is the summary.
+    Compact {
+        /// What the summary should pay attention to.
+        focus: Option<String>,
+    },
     /// Stop the stream and the tools now; the session stays usable.
     Interrupt,
     /// The process is asked to end: as [`Op::Interrupt`], with another exit code.
@@ -115,6 +124,8 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The conversation was made shorter.
+    Compacted(Compacted),
     /// Something people should know that is no failure.
     Notice(String),
     /// Where the time went, right before the end; only when it was asked for.

@@ -14,6 +14,8 @@ use crate::{
 
 use super::{Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary, ids::Used};
 
+use compaction::{Compacting, Compaction};
+
 pub use super::step::{Action, CallResult, Input, Retry, Why};
 
 /// How often in a row the model may answer with nothing but calls whose arguments cannot be read.
@@ -25,6 +27,7 @@ enum State {
     Asking { attempt: u32, blocks: Vec<Block> },
     Waiting { attempt: u32 },
     Working { calls: Vec<ToolCall>, results: Vec<Option<CallResult>>, committed: usize },
+    Compacting(Box<Compacting>),
 }
 
 /// One conversation's machine.
@@ -45,6 +48,7 @@ pub struct Turn {
     open_denials: BTreeSet<String>,
     changed: Vec<PathBuf>,
     malformed_turns: u32,
+    compaction: Compaction,
 }
 
 impl Turn {
@@ -55,6 +59,7 @@ impl Turn {
             budgets,
             retry,
             used: Used::of(&history),
+            compaction: Compaction::new(&history),
             history,
             state: State::Idle,
             steering: Vec::new(),
@@ -89,7 +94,9 @@ impl Turn {
                     self.state = State::Asking { attempt, blocks: Vec::new() };
                     out.push(Action::Ask);
                 }
+                self.summarise(&mut out);
             }
+            Input::Compact(focus) => self.compact_asked(focus, &mut out),
             Input::Result(result) => self.result(*result, &mut out),
             Input::Stop(why) => self.stop(why, &mut out),
         }
@@ -101,6 +108,13 @@ impl Turn {
             self.steering.push(text);
             return;
         }
+        self.clear();
+        self.record(Message::user(text), out);
+        self.ask(out);
+    }
+
+    /// Forgets what an earlier prompt came to.
+    fn clear(&mut self) {
         self.turns = 0;
         self.usage = Usage::default();
         self.text.clear();
@@ -108,11 +122,10 @@ impl Turn {
         self.open_denials.clear();
         self.changed.clear();
         self.malformed_turns = 0;
-        self.record(Message::user(text), out);
-        self.ask(out);
     }
 
     fn record(&mut self, message: Message, out: &mut Vec<Action>) {
+        self.compaction.add(&message);
         self.history.push(message.clone());
         out.push(Action::Record(message));
     }
@@ -124,6 +137,9 @@ impl Turn {
         }
         if let Some(fault) = self.over_budget() {
             self.finish(Outcome::Budget, Some(fault), out);
+            return;
+        }
+        if self.compacts(out) {
             return;
         }
         self.turns += 1;
@@ -148,6 +164,9 @@ impl Turn {
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Vec<Action>) {
+        if matches!(self.state, State::Compacting(_)) {
+            return self.summary_delta(delta, out);
+        }
         let State::Asking { blocks, .. } = &mut self.state else { return };
         match delta {
             Delta::Text(text) => {
@@ -182,6 +201,7 @@ impl Turn {
     ) {
         if let Some(usage) = usage {
             self.usage.add(usage);
+            self.compaction.measured(usage);
             out.push(Action::RecordUsage(usage));
             out.push(Action::Emit(Event::Usage { turn: self.turns, usage }));
         }
@@ -192,12 +212,12 @@ impl Turn {
             self.text.clone_from(&text);
         }
         if message.blocks.is_empty() {
+            if *stop == Stop::ContextFull && self.refit(out) {
+                return;
+            }
             let fault = match stop {
                 Stop::Refusal => "the model declined to answer".to_owned(),
-                Stop::ContextFull => {
-                    "the conversation does not fit the model's context window; start a new session"
-                        .to_owned()
-                }
+                Stop::ContextFull => self.does_not_fit(),
                 Stop::MaxTokens => "the answer was cut before its first word".to_owned(),
                 _ => "the model's answer was empty".to_owned(),
             };
@@ -304,6 +324,7 @@ impl Turn {
     }
 
     fn failed(&mut self, error: ModelError, out: &mut Vec<Action>) {
+        let Some(error) = self.overflowed(error, out) else { return };
         let State::Asking { attempt, blocks } = &mut self.state else { return };
         let attempt = *attempt;
         let blocks = std::mem::take(blocks);
@@ -409,6 +430,7 @@ fn internal(message: impl Into<String>) -> Fault {
     Fault { kind: FaultKind::Internal, message: message.into() }
 }
 
+mod compaction;
 mod ending;
 #[cfg(test)]
 mod tests;

@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::{
     agent::{
-        Agent, Backlog, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt,
-        turn::Retry,
+        Agent, Backlog, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, compact::Policy,
+        system_prompt, turn::Retry,
     },
     authority::{Confinement, Grant, Report},
     config::Settings,
@@ -211,6 +211,7 @@ fn run_in(
         system,
         history: begun.history,
         budgets: budgets(&setup.settings),
+        compaction: compaction(&setup.settings),
         retry: retry(network_is_off),
         redactor,
         journal: begun.journal,
@@ -410,6 +411,16 @@ fn budgets(settings: &Settings) -> Budgets {
         turns: settings.budgets.turns.get().copied(),
         tokens: settings.budgets.tokens.get().copied(),
         time: settings.budgets.time.get().copied(),
+    }
+}
+
+fn compaction(settings: &Settings) -> Policy {
+    let settings = &settings.compaction;
+    Policy {
+        enabled: settings.enabled.or(true),
+        threshold: settings.threshold.or(Policy::THRESHOLD),
+        keep: settings.keep.or(Policy::KEEP),
+        window: settings.window.get().copied(),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::{
-    agent::{Journal, Outcome, Record},
+    agent::{Compacted, Journal, Outcome, Record, compact::Reason},
     message::Message,
-    session::{Entry, Log, Opened, Store},
+    session::{Compaction, Entry, Log, Opened, Store},
 };
 
 use super::{args::RunArguments, error::CliError, setup::Setup};
@@ -132,6 +132,13 @@ impl Journal for SessionJournal {
                 Entry::Denied { tool: &denied.tool, atom: &denied.atom, detail: &denied.detail }
             }
             Record::Changed(path) => Entry::Changed { path },
+            Record::Compaction { done, messages } => {
+                let done = compaction(done);
+                return self
+                    .log
+                    .append(&Entry::Compaction { done: &done, messages })
+                    .map_err(|error| say(&error));
+            }
             Record::End(summary) => Entry::End {
                 outcome: outcome(summary.outcome),
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
@@ -151,6 +158,25 @@ fn say(error: &crate::session::SessionError) -> String {
         "{error}; the run stops, as what cannot be recorded is not done: mend that, or use \
          `--no-session`"
     )
+}
+
+fn compaction(done: &Compacted) -> Compaction {
+    Compaction {
+        reason: reason(done.reason).to_owned(),
+        before: done.before,
+        after: done.after,
+        trimmed: done.trimmed as u64,
+        summarised: done.summarised as u64,
+        summary: done.summary.clone(),
+    }
+}
+
+fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Threshold => "threshold",
+        Reason::ContextFull => "contextFull",
+        Reason::Asked => "asked",
+    }
 }
 
 fn outcome(outcome: Outcome) -> &'static str {

@@ -232,6 +232,21 @@ pub const SETTINGS: &[Key] = &[
     key("budgets.turns", Shape::Count, "", "requests to the model").narrows(),
     key("budgets.tokens", Shape::Count, "", "tokens of all kinds together").narrows(),
     key("budgets.time", Shape::Duration, "", "wall time").narrows(),
+    key("compaction", Shape::Object, "", "how long conversations are made shorter, see [sessions.md](sessions.md)"),
+    key("compaction.enabled", Shape::Flag, "true", "whether it is done unasked at the threshold"),
+    key(
+        "compaction.threshold",
+        Shape::Count,
+        "80",
+        "from which part of the model's context window on, in per cent; at most 100",
+    ),
+    key("compaction.keep", Shape::Count, "20000", "how many tokens of the latest are kept as they are"),
+    key(
+        "compaction.window",
+        Shape::Count,
+        "",
+        "the context window in tokens, where kli does not know the model's or it is to be smaller",
+    ),
     key("session", Shape::Object, "", "what is kept of a run"),
     key(
         "session.enabled",
@@ -248,7 +263,6 @@ pub const SETTINGS: &[Key] = &[
     key("prompts", Shape::Later, "", "prompt templates"),
     key("extensions", Shape::Later, "", "extensions"),
     key("mcpServers", Shape::Later, "", "MCP servers"),
-    key("compaction", Shape::Later, "", "how long conversations are shortened"),
 ];
 
 /// The keys of a policy file.

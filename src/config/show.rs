@@ -133,6 +133,10 @@ impl Settings {
         all.set("budgets.turns", &self.budgets.turns, |turns| json!(turns));
         all.set("budgets.tokens", &self.budgets.tokens, |tokens| json!(tokens));
         all.set("budgets.time", &self.budgets.time, time);
+        all.set("compaction.enabled", &self.compaction.enabled, |enabled| json!(enabled));
+        all.set("compaction.threshold", &self.compaction.threshold, |part| json!(part));
+        all.set("compaction.keep", &self.compaction.keep, |tokens| json!(tokens));
+        all.set("compaction.window", &self.compaction.window, |tokens| json!(tokens));
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
         all.set("log", &self.log, |file| json!(file));
         all.all

@@ -22,7 +22,7 @@ mod scan;
 mod store;
 mod tell;
 
-pub use entry::{Entry, VERSION};
+pub use entry::{Compaction, Entry, VERSION};
 pub use find::{Found, Listing};
 pub use log::Log;
 pub use notice::Notice;

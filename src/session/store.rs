@@ -279,6 +279,7 @@ fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
             // Only the first line tells the file's format; one further on is another file's, or broken.
             Part::Kept(_, Read::Header { version }) => unreadable += u64::from(version > VERSION),
             Part::Kept(_, Read::Message(message)) => messages.push(message),
+            Part::Kept(_, Read::Compaction(shorter)) => messages = shorter,
             Part::Kept(_, Read::Usage(tokens)) => usage.add(tokens),
             Part::Kept(_, Read::Unreadable) => unreadable += 1,
             Part::Kept(_, Read::Other) | Part::Damaged(_) => {}
