@@ -55,6 +55,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PROVIDER/MODEL", value_hint = ValueHint::Other)]
     pub(crate) model: Option<String>,
 
+    /// Let the model think this much: none, minimal, low, medium, high, xhigh or max
+    #[arg(long, value_name = "LEVEL", value_hint = ValueHint::Other)]
+    pub(crate) effort: Option<String>,
+
     /// Set an option of the model, for example temperature=0
     #[arg(long, value_name = "KEY=VALUE", value_hint = ValueHint::Other)]
     pub(crate) model_option: Vec<String>,

@@ -194,7 +194,7 @@ fn run_in(
         confinement: confinement.label(),
         workspace: setup.workspace.display().to_string(),
     });
-    for notice in setup.warnings.iter().chain(&begun.notices) {
+    for notice in setup.warnings.iter().chain(model.notices()).chain(&begun.notices) {
         front.notice(notice);
     }
     front.name(print::Names {

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    config::{self, ModelName, Provider, Server},
+    config::{self, ModelName, ModelSettings, Provider, Server},
+    message::Effort,
     model::{
         Model,
         catalogue::{self, Kind, OpenError, Options, Secret},
@@ -39,7 +40,18 @@ pub(crate) fn model_name(setup: &Setup) -> Result<ModelName, CliError> {
 /// # Errors
 /// For settings that name no usable provider, and for a key that is missing.
 pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Arc<dyn Model>, CliError> {
-    let name = model_name(setup)?;
+    open_named(setup, keys, model_name(setup)?)
+}
+
+/// Opens any model, as [`open_model`] does: a fallback, or one that a person switches to.
+///
+/// # Errors
+/// As [`open_model`].
+pub(crate) fn open_named(
+    setup: &Setup,
+    keys: &mut Keys<'_>,
+    name: ModelName,
+) -> Result<Arc<dyn Model>, CliError> {
     let provider = setup
         .settings
         .provider(&name.provider)
@@ -116,10 +128,27 @@ fn server_options(
     }
     options.headers =
         headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
-    options.max_output = model.max_output.get().copied();
+    options.effort = effort(setup, &model);
+    describe(&mut options, &model);
     options.options = model.options.get().cloned().unwrap_or_default();
     options.options.extend(setup.settings.model_options());
     Ok(options)
+}
+
+/// Puts what the settings say about a model into its options.
+pub(crate) fn describe(options: &mut Options, model: &ModelSettings) {
+    options.max_output = model.max_output.get().copied();
+    options.context_window = model.context_window.get().copied();
+    options.efforts = model.efforts.get().cloned();
+    options.price = model.price.price();
+}
+
+/// Returns how much a model thinks: what is said of it alone comes first, unless a stronger layer
+/// says how much any model does.
+fn effort(setup: &Setup, model: &ModelSettings) -> Option<Effort> {
+    let (all, one) = (&setup.settings.effort, &model.effort);
+    let chosen = if all.layer() > one.layer() { all } else { one };
+    chosen.get().copied()
 }
 
 /// Returns an address with the home of a socket's path written out.

@@ -367,6 +367,7 @@ fn read_display(file: &Path, known: &Settings) -> Result<Settings, String> {
 fn flags(run: &RunArguments) -> Result<Settings, CliError> {
     let flags = Flags {
         model: run.model.clone(),
+        effort: run.effort.clone(),
         profile: run.profile.clone(),
         model_options: run.model_option.clone(),
         capabilities: run.capabilities.clone(),

@@ -352,6 +352,14 @@ impl<'a> Node<'a> {
         values::count(number.value).map_err(|error| self.error(error))
     }
 
+    /// Returns a price, as millionths per million tokens.
+    pub(super) fn price(&self) -> Result<u64, ConfigError> {
+        let Value::NumberLit(number) = self.value else {
+            return Err(self.type_error("a number"));
+        };
+        values::price(number.value).map_err(|error| self.error(error))
+    }
+
     /// Returns a length of time; a bare number is refused with the units.
     pub(super) fn duration(&self) -> Result<Duration, ConfigError> {
         let text: &str = match self.value {

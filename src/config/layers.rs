@@ -140,6 +140,7 @@ impl Settings {
             alias,
             models: over_each(self.models, earlier.models),
             options: over_each(self.options, earlier.options),
+            effort: self.effort.over(earlier.effort),
             profile: self.profile.over(earlier.profile),
             profiles: over_each(self.profiles, earlier.profiles),
             capabilities,

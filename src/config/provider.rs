@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::authority::distance;
+use crate::{
+    authority::distance,
+    message::{Effort, Price},
+};
 
 use super::{
     error::{ConfigError, Warning},
@@ -81,6 +84,14 @@ const BUILT_IN: [BuiltIn; 4] = [
 /// What is said about one model of a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelSettings {
+    /// How many tokens a conversation may have, the answer included.
+    pub context_window: Setting<u64>,
+    /// How much it thinks.
+    pub effort: Setting<Effort>,
+    /// The levels of effort that it has.
+    pub efforts: Setting<Vec<Effort>>,
+    /// What its tokens cost.
+    pub price: PriceSettings,
     /// The most tokens of an answer.
     pub max_output: Setting<u64>,
     /// Further fields of the request's body. A later layer's replace an earlier one's as a whole.
@@ -90,6 +101,10 @@ pub struct ModelSettings {
 impl ModelSettings {
     fn over(self, earlier: Self) -> Self {
         Self {
+            context_window: self.context_window.over(earlier.context_window),
+            effort: self.effort.over(earlier.effort),
+            efforts: self.efforts.over(earlier.efforts),
+            price: self.price.over(earlier.price),
             max_output: self.max_output.over(earlier.max_output),
             options: self.options.over(earlier.options),
         }
@@ -103,6 +118,12 @@ impl ModelSettings {
         let mut settings = Self::default();
         for node in entry.known(keys::SETTINGS, "providers.NAME.models.NAME", warnings)? {
             match node.name() {
+                "contextWindow" => settings.context_window = Setting::new(node.count()?, layer),
+                "effort" => settings.effort = Setting::new(node.string(values::effort)?, layer),
+                "efforts" => {
+                    settings.efforts = Setting::new(node.strings(values::effort)?, layer);
+                }
+                "price" => settings.price = PriceSettings::read(&node, layer, warnings)?,
                 "maxOutput" => settings.max_output = Setting::new(node.count()?, layer),
                 "options" => {
                     let option = |node: Node<'_>| Ok((node.name().to_owned(), node.json()?));
@@ -113,6 +134,69 @@ impl ModelSettings {
             }
         }
         Ok(settings)
+    }
+}
+
+/// What a model's tokens cost, as a layer writes it: each in millionths per million tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriceSettings {
+    /// Tokens of a request.
+    pub input: Setting<u64>,
+    /// Tokens of an answer.
+    pub output: Setting<u64>,
+    /// Tokens of a request that came from a cache.
+    pub cache_read: Setting<u64>,
+    /// Tokens of a request that were written to a cache.
+    pub cache_write: Setting<u64>,
+}
+
+impl PriceSettings {
+    /// Returns the price, if it says what a request and an answer cost.
+    pub fn price(&self) -> Option<Price> {
+        Some(Price {
+            input: *self.input.get()?,
+            output: *self.output.get()?,
+            cache_read: self.cache_read.get().copied(),
+            cache_write: self.cache_write.get().copied(),
+        })
+    }
+
+    /// Returns the parts with their keys.
+    pub(super) fn parts(&self) -> [(&'static str, &Setting<u64>); 4] {
+        [
+            ("input", &self.input),
+            ("output", &self.output),
+            ("cacheRead", &self.cache_read),
+            ("cacheWrite", &self.cache_write),
+        ]
+    }
+
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            input: self.input.over(earlier.input),
+            output: self.output.over(earlier.output),
+            cache_read: self.cache_read.over(earlier.cache_read),
+            cache_write: self.cache_write.over(earlier.cache_write),
+        }
+    }
+
+    fn read(
+        entry: &Node<'_>,
+        layer: Layer,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, ConfigError> {
+        let mut price = Self::default();
+        for node in entry.known(keys::SETTINGS, "providers.NAME.models.NAME.price", warnings)? {
+            let part = match node.name() {
+                "input" => &mut price.input,
+                "output" => &mut price.output,
+                "cacheRead" => &mut price.cache_read,
+                "cacheWrite" => &mut price.cache_write,
+                _ => continue,
+            };
+            *part = Setting::new(node.price()?, layer);
+        }
+        Ok(price)
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::authority::{Approve, List, MOST, Source};
+use crate::{
+    authority::{Approve, List, MOST, Source},
+    message::Effort,
+};
 
 use super::{
     error::{About, ConfigError, Problem, Warning},
@@ -27,6 +30,8 @@ pub struct Settings {
     pub models: BTreeMap<String, Setting<Vec<ModelName>>>,
     /// Options of the model's requests as they were written: `null` takes one out again.
     pub options: BTreeMap<String, Setting<serde_json::Value>>,
+    /// How much the model thinks.
+    pub effort: Setting<Effort>,
     /// The profile's name.
     pub profile: Setting<String>,
     /// The profiles of the user's own.
@@ -239,6 +244,7 @@ impl Reader<'_> {
                         settings.options.insert(entry.name().to_owned(), value);
                     }
                 }
+                "effort" => settings.effort = Setting::new(node.string(values::effort)?, layer),
                 "profile" => settings.profile = Setting::new(node.string(values::name)?, layer),
                 "profiles" => {
                     for entry in node.members()? {

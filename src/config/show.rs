@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::authority::{Approve, List, Reach};
+use crate::{
+    authority::{Approve, List, Reach},
+    message::Price,
+};
 
 use super::{
     keys::{self, Key},
@@ -138,6 +141,7 @@ impl Settings {
         all.set("compaction.keep", &self.compaction.keep, |tokens| json!(tokens));
         all.set("compaction.window", &self.compaction.window, |tokens| json!(tokens));
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
+        all.set("effort", &self.effort, |effort| json!(effort.name()));
         all.set("log", &self.log, |file| json!(file));
         all.all
     }
@@ -211,10 +215,26 @@ fn provider_values(all: &mut Collector, name: &str, provider: &ProviderSettings)
     for (model, settings) in &provider.models {
         let key = |leaf: &str| key(&format!("models.{model}.{leaf}"));
         let row = |leaf: &str| row(&format!("models.NAME.{leaf}"));
+        all.named(&row("contextWindow"), key("contextWindow"), &settings.context_window, |n| {
+            json!(n)
+        });
+        all.named(&row("effort"), key("effort"), &settings.effort, |level| json!(level.name()));
+        all.named(&row("efforts"), key("efforts"), &settings.efforts, |levels| {
+            json!(levels.iter().map(|level| level.name()).collect::<Vec<_>>())
+        });
+        for (leaf, price) in settings.price.parts() {
+            let leaf = format!("price.{leaf}");
+            all.named(&row(&leaf), key(&leaf), price, |price| shown_price(*price));
+        }
         all.named(&row("maxOutput"), key("maxOutput"), &settings.max_output, |most| json!(most));
         all.named(&row("options"), key("options"), &settings.options, |options| json!(options));
     }
     all.named(&row("file"), key("file"), &provider.file, text);
+}
+
+/// A price as a JSON number, as it would be written.
+fn shown_price(price: u64) -> Value {
+    serde_json::from_str(&Price::shown(price)).unwrap_or_default()
 }
 
 fn capabilities(list: &List) -> Value {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::authority::{Approve, BUILT_IN, distance};
+use crate::{
+    authority::{Approve, BUILT_IN, distance},
+    message::{Effort, MOST_PRICE, Price},
+};
 
 pub(super) use crate::authority::shown;
 
@@ -47,12 +50,28 @@ pub enum ValueError {
         text: String,
     },
     /// A provider kind that does not exist.
-    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
+    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
     Kind {
         /// What was written.
         text: String,
         /// The nearest one.
         nearest: Option<&'static str>,
+    },
+    /// A level of effort that does not exist.
+    #[error("unknown effort `{text}`{}; the levels are {}", did_you_mean(*.nearest), levels())]
+    Effort {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A number that is no price.
+    #[error(
+        "`{text}` is no price; write money per million tokens, from 0 to {MOST_PRICE}, like `2.5`"
+    )]
+    Price {
+        /// What was written.
+        text: String,
     },
     /// A provider's name that could not be written as `PROVIDER/MODEL`.
     #[error(
@@ -112,6 +131,10 @@ pub enum ValueError {
         /// The largest that is accepted.
         most: u64,
     },
+}
+
+fn levels() -> String {
+    Effort::NAMES.map(|name| format!("`{name}`")).join(", ")
 }
 
 fn did_you_mean(nearest: Option<&'static str>) -> String {
@@ -328,6 +351,17 @@ pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
 
 /// The largest count that is accepted: what a JSON number can carry exactly everywhere.
 pub(super) const MOST: u64 = (1 << 53) - 1;
+
+pub(super) fn effort(text: &str) -> Result<Effort, ValueError> {
+    text.parse().map_err(|_| ValueError::Effort {
+        text: shown(text),
+        nearest: nearest(text, Effort::NAMES),
+    })
+}
+
+pub(super) fn price(text: &str) -> Result<u64, ValueError> {
+    Price::parse(text).ok_or_else(|| ValueError::Price { text: shown(text) })
+}
 
 pub(super) fn count(text: &str) -> Result<u64, ValueError> {
     text.parse::<u64>()

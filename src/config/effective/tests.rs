@@ -153,11 +153,13 @@ fn a_scope_does_not_look_at_what_it_does_not_allow() {
     assert_eq!(rest, Settings::default());
     assert!(Settings::parse("s", text, Layer::User).is_err(), "control: the whole of it is wrong");
 
-    let text = br#"{ "capabilities": [], "providers": {}, "model": "anthropic/x", "effort": 3 }"#;
+    let text =
+        br#"{ "capabilities": [], "providers": {}, "model": "anthropic/x", "effort": "low" }"#;
     let parsed = Settings::parse_scoped("s", text, Layer::Display, Scope::Display).unwrap();
     assert_eq!(parsed.ignored, ["capabilities", "providers"]);
     assert!(parsed.settings.capabilities.is_empty());
     assert_eq!(parsed.settings.model.layer(), Some(Layer::Display));
+    assert_eq!(parsed.settings.effort.layer(), Some(Layer::Display));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde::{Serialize, ser::SerializeMap as _};
 use serde_json::Value;
 
 use crate::{
-    message::{Block, Message, Role, ToolResult},
+    message::{Block, Effort, Message, Role, ToolResult},
     model::Request,
 };
 
@@ -44,6 +44,8 @@ struct Body<'a> {
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
     stream: bool,
     #[serde(flatten)]
     options: &'a BTreeMap<String, Value>,
@@ -119,15 +121,24 @@ struct Function<'a> {
     parameters: &'a Value,
 }
 
-/// Returns the request's JSON. `name` is `PROVIDER/MODEL`: opaque blocks of others are left out.
-/// Options that bound the answer come before `limit`.
-pub(super) fn body(
-    request: &Request,
-    model: &str,
-    name: &str,
-    limit: Limit,
-    options: &BTreeMap<String, Value>,
-) -> Vec<u8> {
+/// What a request wants beside the conversation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// The model, as the server knows it.
+    pub(super) model: &'a str,
+    /// `PROVIDER/MODEL`: opaque blocks of others are left out.
+    pub(super) name: &'a str,
+    /// The bound of the answer; options that bound it come before.
+    pub(super) limit: Limit,
+    /// How much the model thinks; `None` = it is not told.
+    pub(super) effort: Option<Effort>,
+    /// Further fields.
+    pub(super) options: &'a BTreeMap<String, Value>,
+}
+
+/// Returns the request's JSON.
+pub(super) fn body(request: &Request, frame: Frame<'_>) -> Vec<u8> {
+    let Frame { model, name, limit, effort, options } = frame;
     let mut messages = Vec::new();
     if !is_blank(&request.system) {
         messages.push(Wire::System { content: &request.system });
@@ -153,6 +164,7 @@ pub(super) fn body(
         tools: tools.collect(),
         max_tokens: tokens.filter(|_| !limit.is_openai),
         max_completion_tokens: tokens.filter(|_| limit.is_openai),
+        reasoning_effort: effort.map(Effort::name),
         stream: true,
         options,
         stream_options: StreamOptions { include_usage: true },
