@@ -74,7 +74,7 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
     let store = Store::new(state);
     let config = |error: crate::session::SessionError| CliError::config(error.to_string());
     let found = match &wish.resume {
-        Some(id) => Some(store.find(&wish.workspace, id).map_err(config)?),
+        Some(id) => Some(store.find_anywhere(&wish.workspace, id).map_err(config)?),
         None if wish.continues => {
             let latest = store.latest(&wish.workspace).map_err(config)?;
             Some(latest.ok_or_else(|| {
