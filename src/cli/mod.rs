@@ -148,7 +148,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
         }) => {
             let (resume, compact) = (Some(id), Some(focus.unwrap_or_default()));
             let run =
-                RunArguments { resume, compact, model, output_format, ..RunArguments::default() };
+                RunArguments { output_format, model, resume, compact, ..RunArguments::default() };
             return headless::run(&run, handed, started)
                 .unwrap_or_else(|error| fail(&error, output_format != OutputFormat::Text));
         }

@@ -1,6 +1,11 @@
 //! Long work: kills at random moments that change nothing in the end, thousands of turns in flat
 //! memory, and compaction through the built program.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "the seed, the figures and the curve are what is looked for here"
+)]
+
 use std::{
     sync::{
         Arc, Mutex,

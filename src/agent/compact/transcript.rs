@@ -63,8 +63,8 @@ pub fn request(messages: &[Message], focus: Option<&str>, most: usize) -> Messag
         text.push('\n');
     }
     if missing > 0 {
-        text.push_str(&format!("\n# person, at first\n{first}\n"));
-        text.push_str(&format!("[{missing} older messages are left out]\n"));
+        text.push_str(format!("\n# person, at first\n{first}\n").as_str());
+        text.push_str(format!("[{missing} older messages are left out]\n").as_str());
     }
     text.extend(pieces);
     text.push_str("====\n\nWrite the summary.");
@@ -85,23 +85,25 @@ fn earlier(message: &Message) -> Option<&str> {
 fn told(message: &Message, is_first: bool) -> String {
     let mut text = String::new();
     for said in said(message, is_first) {
-        text.push_str(&format!("\n# person\n{}\n", cut(said, TEXT)));
+        text.push_str(format!("\n# person\n{}\n", cut(said, TEXT)).as_str());
     }
     for block in &message.blocks {
         match block {
             Block::Text { text: said } if message.role == Role::Assistant => {
-                text.push_str(&format!("\n# agent\n{}\n", cut(said, TEXT)));
+                text.push_str(format!("\n# agent\n{}\n", cut(said, TEXT)).as_str());
             }
             Block::Call(call) => {
                 let arguments = match &call.arguments {
                     Arguments::Object(map) => serde_json::to_string(map).unwrap_or_default(),
                     Arguments::Malformed(text) => text.clone(),
                 };
-                text.push_str(&format!("\n# call {}\n{}\n", call.name, cut(&arguments, CALL)));
+                text.push_str(
+                    format!("\n# call {}\n{}\n", call.name, cut(&arguments, CALL)).as_str(),
+                );
             }
             Block::Result(result) => {
                 let what = if result.is_error { "error" } else { "result" };
-                text.push_str(&format!("\n# {what}\n{}\n", cut(&result.text, RESULT)));
+                text.push_str(format!("\n# {what}\n{}\n", cut(&result.text, RESULT)).as_str());
             }
             // What only its model can read tells a summariser nothing.
             Block::Text { .. } | Block::Opaque { .. } => {}

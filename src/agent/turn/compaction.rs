@@ -29,8 +29,12 @@ pub(super) struct Compaction {
     /// What was left the last time when that was still too much.
     floor: u64,
     /// A person asked for it while the agent worked, perhaps with a focus.
-    wanted: Option<Option<String>>,
+    wanted: Option<Wanted>,
 }
+
+/// A wish for a compaction, perhaps with a focus.
+#[derive(Debug)]
+struct Wanted(Option<String>);
 
 /// A summary that is being made.
 #[derive(Debug)]
@@ -98,7 +102,7 @@ impl Turn {
     /// Makes the conversation shorter now, or at the next boundary when the agent works.
     pub(super) fn compact_asked(&mut self, focus: Option<String>, out: &mut Vec<Action>) {
         if !matches!(self.state, State::Idle) {
-            self.compaction.wanted = Some(focus);
+            self.compaction.wanted = Some(Wanted(focus));
             return;
         }
         self.clear();
@@ -114,7 +118,7 @@ impl Turn {
     /// Begins what is due before the next request; says whether it did.
     pub(super) fn compacts(&mut self, out: &mut Vec<Action>) -> bool {
         match self.compaction.wanted.take() {
-            Some(focus) => self.compact(Reason::Asked, focus, Then::Ask, out),
+            Some(Wanted(focus)) => self.compact(Reason::Asked, focus, Then::Ask, out),
             None if self.compaction.is_due() => {
                 self.compact(Reason::Threshold, None, Then::Ask, out)
             }

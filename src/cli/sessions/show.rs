@@ -48,7 +48,7 @@ fn shown(at: Option<&str>, told: &Told) -> String {
         Told::Compacted(done) => {
             let (before, after) = (done.before, done.after);
             let summary = done.summary.iter().flat_map(|summary| summary.lines());
-            let lines: String = summary.map(|line| format!("  {line}\n")).collect();
+            let lines = summary.fold(String::new(), |lines, line| lines + "  " + line + "\n");
             let gap = if lines.is_empty() { "" } else { "\n" };
             format!("\n-- compacted from about {before} to {after} tokens\n{gap}{lines}")
         }

@@ -2,6 +2,8 @@
 //! history fuzzer, which plays random conversations with a summariser that fails in every way, and
 //! reads the session that comes of it from its file, damaged or not.
 
+#![expect(clippy::disallowed_methods, reason = "a test damages its own session file")]
+
 use std::{collections::VecDeque, fs, path::Path};
 
 use proptest::prelude::*;
@@ -387,7 +389,7 @@ proptest! {
         asked in any::<bool>(),
         damage in prop::option::of((any::<u64>(), any::<u8>())),
     ) {
-        let policy = Policy { window, keep, ..Policy::default() };
+        let policy = Policy { keep, window, ..Policy::default() };
         let mut turn = machine(history.clone(), policy);
         let prompt = format!("prompt last {}", "p".repeat(prompt));
         let mut actions = Vec::new();
