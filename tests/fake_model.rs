@@ -266,8 +266,12 @@ impl Seen {
     }
 }
 
-#[derive(Debug)]
+/// Answers by what is asked.
+type Responder = Box<dyn Fn(&Seen) -> Answer + Send + Sync>;
+
 struct Shared {
+    /// Takes the place of the script; what it answered is not kept.
+    responder: Option<Responder>,
     script: Mutex<VecDeque<Answer>>,
     seen: Mutex<Vec<Seen>>,
     strict: bool,
@@ -276,7 +280,6 @@ struct Shared {
 }
 
 /// The fake: listens until it is dropped.
-#[derive(Debug)]
 pub(crate) struct FakeModel {
     place: Place,
     shared: Arc<Shared>,
@@ -322,6 +325,14 @@ impl FakeModel {
         Self::launch(script, false)
     }
 
+    /// As [`FakeModel::strict`], with answers that depend on the request. Requests are not kept.
+    pub(crate) fn answering(answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::Tcp(listener.local_addr().unwrap());
+        let accept = move || listener.accept().map(|(connection, _)| connection);
+        Self::listen_with(place, accept, Vec::new(), true, Some(Box::new(answer)))
+    }
+
     /// As [`FakeModel::start`], and refuses with 400 what the real API refuses. A refused request
     /// uses up no answer.
     pub(crate) fn strict(script: Vec<Answer>) -> Self {
@@ -348,7 +359,18 @@ impl FakeModel {
         script: Vec<Answer>,
         strict: bool,
     ) -> Self {
+        Self::listen_with(place, accept, script, strict, None)
+    }
+
+    fn listen_with<C: Connection>(
+        place: Place,
+        accept: impl Fn() -> std::io::Result<C> + Send + 'static,
+        script: Vec<Answer>,
+        strict: bool,
+        responder: Option<Responder>,
+    ) -> Self {
         let shared = Arc::new(Shared {
+            responder,
             script: Mutex::new(script.into()),
             seen: Mutex::default(),
             strict,
@@ -427,9 +449,16 @@ fn serve(mut connection: impl Connection, number: usize, shared: &Shared) -> std
     let mut reader = BufReader::new(connection.again()?);
     while let Some(seen) = request(&mut reader, number)? {
         let complaint = shared.strict.then(|| complaint(&seen)).flatten();
-        shared.seen.lock().unwrap().push(seen);
+        let respond = |seen: &Seen| shared.responder.as_ref().map(|responder| responder(seen));
         let answer = match complaint {
-            Some(complaint) => Answer::refusal(400, "invalid_request_error", &complaint),
+            Some(complaint) => Some(Answer::refusal(400, "invalid_request_error", &complaint)),
+            None => respond(&seen),
+        };
+        if shared.responder.is_none() {
+            shared.seen.lock().unwrap().push(seen);
+        }
+        let answer = match answer {
+            Some(answer) => answer,
             None => shared.script.lock().unwrap().pop_front().unwrap_or_else(|| {
                 Answer::refusal(400, "invalid_request_error", "the fake's script has run out")
             }),

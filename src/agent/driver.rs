@@ -18,6 +18,7 @@ use crate::{
 use super::{
     Event, Fault, FaultKind, Op, Outcome,
     around::Attachment,
+    compact,
     ongoing::{Happened, Ongoing},
     parts::{Parts, Record, told},
     screen::Screen,
@@ -81,7 +82,8 @@ impl Agent {
                 candidate(&parts.model),
                 parts.fallbacks.iter().map(candidate).collect(),
                 known.map(str::to_owned).collect::<Vec<_>>(),
-            );
+            )
+            .compacting(parts.compaction, compact::base(&parts.system, &offered));
         Self { parts, offered, turn, bench, declared: false, screen, attached: Vec::new() }
     }
 
@@ -109,20 +111,25 @@ impl Agent {
                     open = false;
                     continue;
                 }
-                Happened::Op(Some(Op::Submit(text))) => {
-                    if !busy {
+                Happened::Op(Some(op)) => {
+                    if !busy && matches!(op, Op::Submit(_) | Op::Compact { .. }) {
                         busy = true;
                         self.begin();
                         ongoing.watch = Stopwatch::start();
                         ongoing.deadline =
                             self.parts.budgets.time.and_then(|t| Instant::now().checked_add(t));
                     }
-                    self.attach(&text, &mut ops, &mut held).await;
-                    Input::Submit(text)
+                    match op {
+                        Op::Submit(text) => {
+                            self.attach(&text, &mut ops, &mut held).await;
+                            Input::Submit(text)
+                        }
+                        Op::Steer(text) => Input::Steer(text),
+                        Op::Compact { focus } => Input::Compact(focus),
+                        Op::Interrupt => Input::Stop(Why::Interrupt),
+                        Op::Terminate => Input::Stop(Why::Terminate),
+                    }
                 }
-                Happened::Op(Some(Op::Steer(text))) => Input::Steer(text),
-                Happened::Op(Some(Op::Interrupt)) => Input::Stop(Why::Interrupt),
-                Happened::Op(Some(Op::Terminate)) => Input::Stop(Why::Terminate),
                 Happened::Stream(Some(Ok(delta))) => {
                     ongoing.watch.piece();
                     if matches!(delta, Delta::Done { .. }) {
@@ -230,6 +237,14 @@ impl Agent {
             }
             Action::RecordDenied(denied) => return self.append(Record::Denied(&denied)),
             Action::RecordChanged(path) => return self.append(Record::Changed(&path)),
+            Action::RecordCompaction(compaction) => {
+                let (done, messages) = &*compaction;
+                return self.append(Record::Compaction { done, messages });
+            }
+            Action::Summarise(message) => {
+                let request = compact::summariser(message);
+                ongoing.stream = Some(self.model().stream(request));
+            }
             Action::Sync => {
                 if let Some(Err(error)) = self.parts.journal.as_mut().map(|j| j.sync()) {
                     return Performed::Failed(error);

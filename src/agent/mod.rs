@@ -2,6 +2,7 @@
 //! [`message`](crate::message) and nothing else of what is below.
 //!
 //! - [`turn`]: the conversation as a pure state machine, without clock, network or files.
+//! - [`compact`]: how a conversation that is too long is made shorter; pure.
 //! - [`schedule`]: which calls of one turn wait for which; pure.
 //! - [`Backlog`]: how a front end that cannot keep up holds the run back.
 //! - [`driver`]: the edge that asks the model, runs the tools and keeps the time.
@@ -11,6 +12,7 @@
 mod around;
 mod asked;
 mod backlog;
+pub mod compact;
 pub mod context;
 pub mod driver;
 mod ids;
@@ -39,6 +41,7 @@ use serde_json::Value;
 use crate::message::{Arguments, Money, Usage};
 
 pub use backlog::Backlog;
+pub use compact::Compacted;
 pub use context::Surroundings;
 pub use driver::Agent;
 pub use ledger::Ledger;
@@ -56,6 +59,12 @@ pub enum Op {
     Submit(String),
     /// Say something while the agent works; it is delivered at the next boundary.
     Steer(String),
+    /// Make the conversation shorter: now, or at the next boundary while the agent works. One that is
+    /// idle ends it with an [`Event::Done`], whose text is the summary.
+    Compact {
+        /// What the summary should pay attention to.
+        focus: Option<String>,
+    },
     /// Stop the stream and the tools now; the session stays usable.
     Interrupt,
     /// The process is asked to end: as [`Op::Interrupt`], with another exit code.
@@ -139,6 +148,8 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The conversation was made shorter.
+    Compacted(Compacted),
     /// Something people should know that is no failure.
     Notice(String),
     /// Where the time went, right before the end; only when it was asked for.

@@ -9,7 +9,11 @@ use crate::{
     tool::{Context, Tool, inspect::Told},
 };
 
-use super::{Backlog, Budgets, Denied, Ledger, Surroundings, turn::Retry};
+use super::{
+    Backlog, Budgets, Denied, Ledger, Surroundings,
+    compact::{Compacted, Policy},
+    turn::Retry,
+};
 
 /// Where what happens is written down, before it takes effect.
 pub trait Journal: Send {
@@ -44,6 +48,13 @@ pub enum Record<'a> {
     Denied(&'a Denied),
     /// A path that a tool created or changed.
     Changed(&'a std::path::Path),
+    /// The conversation was made shorter.
+    Compaction {
+        /// What was done.
+        done: &'a Compacted,
+        /// The conversation that goes on.
+        messages: &'a [Message],
+    },
     /// How a prompt ended.
     End(&'a super::Summary),
 }
@@ -68,6 +79,8 @@ pub struct Parts {
     pub history: Vec<Message>,
     /// Bounds of each prompt.
     pub budgets: Budgets,
+    /// When and how far the conversation is made shorter.
+    pub compaction: Policy,
     /// How failed requests are tried again.
     pub retry: Retry,
     /// Takes the keys of providers out of all that is said, before it is sent, shown or written.

@@ -45,7 +45,10 @@ impl Screen {
                 self.end_of_thinking(&mut inputs);
                 self.end_of_text(&mut inputs);
                 match &mut other {
-                    Input::Submit(text) | Input::Steer(text) | Input::Reference(text) => {
+                    Input::Submit(text)
+                    | Input::Steer(text)
+                    | Input::Reference(text)
+                    | Input::Compact(Some(text)) => {
                         self.redactor.text(text);
                     }
                     Input::Failed(error) => self.redactor.text(&mut error.message),
@@ -63,6 +66,7 @@ impl Screen {
                     | Input::Spent(..)
                     | Input::RetryDue
                     | Input::Result(_)
+                    | Input::Compact(None)
                     | Input::Stop(_) => {}
                 }
                 other

@@ -7,7 +7,7 @@ use crate::{
     model::{Delta, ModelError},
 };
 
-use super::{Denied, Event, Summary};
+use super::{Denied, Event, Summary, compact::Compacted};
 
 /// How failed requests are tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub enum Input {
     Failed(ModelError),
     /// The delay before a retry is over.
     RetryDue,
+    /// Make the conversation shorter, perhaps with a focus for the summary.
+    Compact(Option<String>),
     /// A call has ended.
     Result(Box<CallResult>),
     /// The run must stop now.
@@ -105,10 +107,14 @@ pub enum Action {
     RecordDenied(Denied),
     /// Append a changed path to the session.
     RecordChanged(PathBuf),
+    /// Append a compaction to the session: what was done, and the conversation that goes on.
+    RecordCompaction(Box<(Compacted, Vec<Message>)>),
     /// Make what was recorded durable.
     Sync,
     /// Ask the model with the history as it stands.
     Ask,
+    /// Ask the model for a summary: with this message alone, and without tools.
+    Summarise(Message),
     /// Wait, then say [`Input::RetryDue`]. `jitter` is the most to add to it.
     Sleep {
         /// The least to wait.

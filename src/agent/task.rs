@@ -20,7 +20,7 @@ use crate::{
 
 use super::{
     Agent, Backlog, Budgets, Denied, Event, Journal, Ledger, Op, Outcome as End, Parts, Summary,
-    context::Surroundings, ledger::Report, turn::Retry,
+    compact::Policy, context::Surroundings, ledger::Report, turn::Retry,
 };
 
 /// How often a sub-agent may ask the model when the call does not say.
@@ -62,6 +62,8 @@ pub struct Family {
     pub model: Arc<dyn Model>,
     /// Those that are asked in its place.
     pub fallbacks: Vec<Arc<dyn Model>>,
+    /// When and how far their conversations are made shorter.
+    pub compaction: Policy,
     /// What the parent may do.
     pub subject: Arc<Subject>,
     /// What confines the process.
@@ -242,6 +244,7 @@ impl Call {
         let child = Agent::new(Parts {
             model: Arc::clone(&family.model),
             fallbacks: family.fallbacks.clone(),
+            compaction: family.compaction,
             tools,
             subject: Arc::clone(&self.subject),
             confinement: family.confinement,

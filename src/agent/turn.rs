@@ -21,6 +21,7 @@ use super::{
 
 pub use super::asked::Candidate;
 pub use super::step::{Action, CallResult, Input, Retry, Why};
+use compaction::{Compacting, Compaction};
 
 /// How often in a row the model may answer with nothing but calls that cannot be run: of tools that
 /// there are not, or with arguments that cannot be read.
@@ -32,6 +33,7 @@ enum State {
     Asking { attempt: u32, blocks: Vec<Block> },
     Waiting { attempt: u32 },
     Working { calls: Vec<ToolCall>, results: Vec<Option<CallResult>>, committed: usize },
+    Compacting(Box<Compacting>),
 }
 
 /// One conversation's machine.
@@ -58,6 +60,7 @@ pub struct Turn {
     watch: Watch,
     /// Whether a turn went by without a count of tokens in this prompt.
     uncounted: bool,
+    compaction: Compaction,
 }
 
 impl Turn {
@@ -70,6 +73,7 @@ impl Turn {
             budgets,
             retry,
             used: Used::of(&history),
+            compaction: Compaction::new(&history),
             history,
             state: State::Idle,
             steering: Vec::new(),
@@ -135,7 +139,9 @@ impl Turn {
                     self.state = State::Asking { attempt, blocks: Vec::new() };
                     out.push(Action::Ask);
                 }
+                self.summarise(&mut out);
             }
+            Input::Compact(focus) => self.compact_asked(focus, &mut out),
             Input::Result(result) => self.result(*result, &mut out),
             Input::Stop(why) => self.stop(why, &mut out),
         }
@@ -147,6 +153,13 @@ impl Turn {
             self.steering.push(text);
             return;
         }
+        self.clear();
+        self.record(Message::user(text), out);
+        self.ask(out);
+    }
+
+    /// Forgets what an earlier prompt came to.
+    fn clear(&mut self) {
         self.turns = 0;
         self.usage = Usage::default();
         self.text.clear();
@@ -157,11 +170,10 @@ impl Turn {
         self.uncounted = false;
         self.watch.clear();
         self.asked.begin();
-        self.record(Message::user(text), out);
-        self.ask(out);
     }
 
     fn record(&mut self, message: Message, out: &mut Vec<Action>) {
+        self.compaction.add(&message);
         self.history.push(message.clone());
         out.push(Action::Record(message));
     }
@@ -171,6 +183,9 @@ impl Turn {
         self.tell(out);
         if let Some(fault) = self.over_budget() {
             self.finish(Outcome::Budget, Some(fault), out);
+            return;
+        }
+        if self.compacts(out) {
             return;
         }
         self.turns += 1;
@@ -204,6 +219,9 @@ impl Turn {
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Vec<Action>) {
+        if matches!(self.state, State::Compacting(_)) {
+            return self.summary_delta(delta, out);
+        }
         let State::Asking { blocks, .. } = &mut self.state else { return };
         match delta {
             Delta::Text(text) => {
@@ -236,6 +254,9 @@ impl Turn {
         usage: Option<Usage>,
         out: &mut Vec<Action>,
     ) {
+        if let Some(usage) = usage {
+            self.compaction.measured(usage);
+        }
         self.count(usage, out);
         let message = Message { role: Role::Assistant, blocks };
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
@@ -244,12 +265,12 @@ impl Turn {
             self.text.clone_from(&text);
         }
         if message.blocks.is_empty() {
+            if *stop == Stop::ContextFull && self.refit(out) {
+                return;
+            }
             let fault = match stop {
                 Stop::Refusal => "the model declined to answer".to_owned(),
-                Stop::ContextFull => {
-                    "the conversation does not fit the model's context window; start a new session"
-                        .to_owned()
-                }
+                Stop::ContextFull => self.does_not_fit(),
                 Stop::MaxTokens => "the answer was cut before its first word".to_owned(),
                 _ => "the model's answer was empty".to_owned(),
             };
@@ -415,6 +436,7 @@ fn internal(message: impl Into<String>) -> Fault {
 }
 
 mod budget;
+mod compaction;
 mod ending;
 mod failing;
 #[cfg(test)]

@@ -18,8 +18,8 @@ use tokio::{
 
 use crate::{
     agent::{
-        Agent, Backlog, Budgets, Fault, FaultKind, Ledger, Op, Parts, Summary, Task, task::Family,
-        turn::Retry,
+        Agent, Backlog, Budgets, Fault, FaultKind, Ledger, Op, Parts, Summary, Task,
+        compact::Policy, task::Family, turn::Retry,
     },
     authority::{Atom, Confinement, Grant, Report},
     config::Settings,
@@ -69,7 +69,7 @@ const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 /// # Errors
 /// For what keeps the run from starting.
 pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Result<u8, CliError> {
-    if !run.print {
+    if !run.print && run.compact.is_none() {
         refuse_near_commands(run)?;
         if terminal::input_is_terminal() {
             return Err(CliError::config("this version has no terminal interface")
@@ -132,7 +132,9 @@ fn run_in(
     // The prompt and the session come before the key: whoever mistyped one of them should not have
     // to mend the other first. A session that is to be gone on with is found before its prompt is
     // waited for.
-    prompt::check_argument(run)?;
+    if run.compact.is_none() {
+        prompt::check_argument(run)?;
+    }
     let wish = journal::Wish::new(run, setup);
     let resumed = if wish.continues() {
         let wish = wish.clone();
@@ -144,7 +146,11 @@ fn run_in(
     } else {
         None
     };
-    let (prompt, reading) = match prompt::read(runtime, &mut signals, run)? {
+    let reading = match &run.compact {
+        Some(focus) => Prompt::Text(focus.clone(), Duration::ZERO),
+        None => prompt::read(runtime, &mut signals, run)?,
+    };
+    let (prompt, reading) = match reading {
         Prompt::Text(text, reading) => (text, reading),
         Prompt::Interrupted(code) => return Ok(end_early(runtime, front, &mut signals, code)),
     };
@@ -162,6 +168,7 @@ fn run_in(
         (_, Some(code)) => return Ok(end_early(runtime, front, &mut signals, code)),
         (opened, None) => opened?,
     };
+    let window = model.context_window();
     let model_name = model.name().to_owned();
     let signs = Signs::read(&setup.environment);
     let confinement = confinement::judge(&signs);
@@ -228,6 +235,7 @@ fn run_in(
     tools.push(Box::new(Task::new(Family {
         model: Arc::clone(&model),
         fallbacks: fallbacks.clone(),
+        compaction: compaction(&setup.settings, window),
         subject: Arc::clone(&subject),
         confinement,
         tools: tool::standard,
@@ -256,6 +264,7 @@ fn run_in(
         system,
         history: begun.history,
         budgets,
+        compaction: compaction(&setup.settings, window),
         retry,
         redactor,
         journal: begun.journal,
@@ -266,7 +275,11 @@ fn run_in(
         timed: run.timings,
     };
     runtime.block_on(async {
-        let mut summary = drive(parts, prompt, &mut signals, front).await;
+        let op = match run.compact {
+            Some(_) => Op::Compact { focus: Some(prompt).filter(|focus| !focus.is_empty()) },
+            None => Op::Submit(prompt),
+        };
+        let mut summary = drive(parts, op, &mut signals, front).await;
         if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
         {
             let asked = summary.model.as_ref();
@@ -366,14 +379,14 @@ fn front(
 }
 
 /// Runs the agent and the printer side by side until the prompt is done with.
-async fn drive(parts: Parts, prompt: String, signals: &mut Signals, front: &mut Front) -> Summary {
+async fn drive(parts: Parts, op: Op, signals: &mut Signals, front: &mut Front) -> Summary {
     let (ops, inbox) = mpsc::unbounded_channel();
     let (outbox, events) = mpsc::unbounded_channel();
     let agent = Agent::new(parts).run(inbox, outbox);
     let gone = nobody_listens(front);
     let front = front.run(events);
     // Before any signal is passed on: an interrupt of nothing would be lost.
-    drop(ops.send(Op::Submit(prompt)));
+    drop(ops.send(op));
     let internal = |exit, message: &str| {
         let message = message.to_owned();
         print::not_started(exit, Fault { kind: FaultKind::Internal, message })
@@ -462,6 +475,17 @@ fn budgets(settings: &Settings) -> Budgets {
         time: settings.budgets.time.get().copied(),
         cost: settings.budgets.cost.get().copied(),
         repeats: settings.budgets.repeats.get().copied(),
+    }
+}
+
+/// A window that is set can only make the known one smaller.
+fn compaction(settings: &Settings, known: Option<u64>) -> Policy {
+    let settings = &settings.compaction;
+    Policy {
+        enabled: settings.enabled.or(true),
+        threshold: settings.threshold.or(Policy::THRESHOLD),
+        keep: settings.keep.or(Policy::KEEP),
+        window: settings.window.get().copied().into_iter().chain(known).min(),
     }
 }
 

@@ -49,7 +49,7 @@ use crate::{
     },
 };
 
-use args::{Arguments, Command, OutputFormat, RunArguments};
+use args::{Arguments, Command, OutputFormat, RunArguments, SessionsCommand};
 use error::{CliError, FAILED, INTERNAL, USAGE};
 use setup::Setup;
 
@@ -147,6 +147,15 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
         Some(Command::Generate { directory }) => generate::run(&directory),
         Some(Command::Models { json }) => models::run(json, handed),
         Some(Command::Sandbox { command }) => sandbox::run(&command),
+        Some(Command::Sessions {
+            command: SessionsCommand::Compact { id, focus, model, output_format },
+        }) => {
+            let (resume, compact) = (Some(id), Some(focus.unwrap_or_default()));
+            let run =
+                RunArguments { output_format, model, resume, compact, ..RunArguments::default() };
+            return headless::run(&run, handed, started)
+                .unwrap_or_else(|error| fail(&error, output_format != OutputFormat::Text));
+        }
         Some(Command::Sessions { command }) => sessions::run(&command),
         Some(Command::Trust { list, revoke, directory }) => {
             trust::run(list, revoke, directory.as_deref())

@@ -10,7 +10,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
-    agent::{Backlog, Event, Fault, FaultKind, Outcome, Summary, Timings},
+    agent::{Backlog, Compacted, Event, Fault, FaultKind, Outcome, Summary, Timings},
     message::{self, Money, Usage},
 };
 
@@ -169,6 +169,11 @@ impl Front {
                 terminal::note(&format!("kli: {reason}; `{to}` is asked in the place of `{from}`"));
                 Line::Fallback { from, to, reason }
             }
+            Event::Compacted(done) => {
+                terminal::note(&compacted(&done));
+                let Compacted { reason, before, after, trimmed, summarised, .. } = done;
+                Line::Compacted { reason, before, after, trimmed, summarised }
+            }
             Event::Retrying { attempt, of, after, reason } => {
                 terminal::note(&format!(
                     "kli: {reason}; retry {attempt} of {of} in {:.1} s",
@@ -222,6 +227,15 @@ impl Drop for Front {
             self.log_result(&not_started(INTERNAL, Fault { kind: FaultKind::Internal, message }));
         }
     }
+}
+
+fn compacted(done: &Compacted) -> String {
+    let Compacted { before, after, trimmed, summarised, .. } = done;
+    let how = match (trimmed, summarised) {
+        (trimmed, 0) => format!("{trimmed} results trimmed"),
+        (_, summarised) => format!("{summarised} messages summarised"),
+    };
+    format!("kli: the conversation was compacted from about {before} to {after} tokens ({how})")
 }
 
 /// Prints the one JSON object of a run that has no front.

@@ -57,6 +57,8 @@ pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
         }
         SessionsCommand::Export { id, format: ExportFormat::Json } => export::json(&place, id)?,
         SessionsCommand::Fork { id } => place.fork(id)?,
+        // A run of its own, which is begun where runs are.
+        SessionsCommand::Compact { .. } => {}
         SessionsCommand::Path => {
             let directory = place.store.directory(&place.workspace);
             terminal::out(&format!("{}\n", directory.display()));
@@ -130,7 +132,9 @@ fn said(error: &SessionError) -> CliError {
     match error {
         SessionError::Unknown { .. } => CliError::config(message)
             .hint("`kli sessions list --all` names the sessions of every directory"),
-        SessionError::Ambiguous { .. } | SessionError::Version { .. } => CliError::config(message),
+        SessionError::Ambiguous { .. }
+        | SessionError::AmbiguousWords { .. }
+        | SessionError::Version { .. } => CliError::config(message),
         SessionError::Write { .. }
         | SessionError::Read { .. }
         | SessionError::TooLong { .. }

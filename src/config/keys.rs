@@ -281,6 +281,21 @@ pub const SETTINGS: &[Key] = &[
     key("budgets.time", Shape::Duration, "", "wall time").narrows(),
     key("budgets.cost", Shape::Money, "", "money, in the currency of the prices; a model without `providers.NAME.models.NAME.price` is not asked then").narrows(),
     key("budgets.repeats", Shape::Count, "5", "how often in a row the same calls may have the same results before the run ends, at least 2").narrows(),
+    key("compaction", Shape::Object, "", "how long conversations are made shorter, see [sessions.md](sessions.md)"),
+    key("compaction.enabled", Shape::Flag, "true", "whether it is done unasked at the threshold"),
+    key(
+        "compaction.threshold",
+        Shape::Count,
+        "80",
+        "from which part of the model's context window on, in per cent; at most 100",
+    ),
+    key("compaction.keep", Shape::Count, "20000", "how many tokens of the latest are kept as they are"),
+    key(
+        "compaction.window",
+        Shape::Count,
+        "",
+        "the context window in tokens, where kli does not know the model's or it is to be smaller",
+    ),
     key("session", Shape::Object, "", "what is kept of a run"),
     key(
         "session.enabled",
@@ -309,7 +324,6 @@ pub const SETTINGS: &[Key] = &[
     key("prompts", Shape::Later, "", "prompt templates"),
     key("extensions", Shape::Later, "", "extensions"),
     key("mcpServers", Shape::Later, "", "MCP servers"),
-    key("compaction", Shape::Later, "", "how long conversations are shortened"),
 ];
 
 /// The keys of a policy file.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::authority::Source;
 
-use super::settings::{Bash, Budgets, Settings};
+use super::settings::{Bash, Budgets, Compaction, Settings};
 
 /// Where a value came from, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,6 +148,7 @@ impl Settings {
             providers,
             bash: self.bash.over(earlier.bash),
             budgets: self.budgets.over(earlier.budgets),
+            compaction: self.compaction.over(earlier.compaction),
             session: self.session.over(earlier.session),
             log: self.log.over(earlier.log),
             context: self.context.over(earlier.context),
@@ -188,6 +189,17 @@ impl Bash {
             max_timeout: self.max_timeout.over(earlier.max_timeout),
             env: over_each(self.env, earlier.env),
             pass_env: self.pass_env.over(earlier.pass_env),
+        }
+    }
+}
+
+impl Compaction {
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            enabled: self.enabled.over(earlier.enabled),
+            threshold: self.threshold.over(earlier.threshold),
+            keep: self.keep.over(earlier.keep),
+            window: self.window.over(earlier.window),
         }
     }
 }

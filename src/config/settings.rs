@@ -46,6 +46,8 @@ pub struct Settings {
     pub bash: Bash,
     /// Where a run ends at the latest.
     pub budgets: Budgets,
+    /// How long conversations are made shorter.
+    pub compaction: Compaction,
     /// Whether a session is kept.
     pub session: Setting<bool>,
     /// The file for the events of every run, absolute or from `~/`.
@@ -115,6 +117,19 @@ impl Budgets {
             || self.time.get().is_some()
             || self.cost.get().is_some()
     }
+}
+
+/// How long conversations are made shorter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Whether it is done unasked.
+    pub enabled: Setting<bool>,
+    /// From which part of the window on, in per cent.
+    pub threshold: Setting<u64>,
+    /// Tokens of the latest that are kept.
+    pub keep: Setting<u64>,
+    /// The window in tokens.
+    pub window: Setting<u64>,
 }
 
 /// What a settings file may set, by who wrote it.
@@ -263,6 +278,9 @@ impl Reader<'_> {
                 "budgets" => {
                     settings.budgets = Budgets::read(&node, layer, keys::SETTINGS, self.warnings)?;
                 }
+                "compaction" => {
+                    settings.compaction = Compaction::read(&node, layer, self.warnings)?;
+                }
                 "session" => {
                     for node in node.known(keys::SETTINGS, "session", self.warnings)? {
                         if node.name() == "enabled" {
@@ -410,6 +428,32 @@ fn context(node: &Node<'_>) -> Result<Vec<String>, ConfigError> {
         return Err(node.error(Problem::TooMany { count: names.len(), most: CONTEXT }));
     }
     Ok(names)
+}
+
+impl Compaction {
+    fn read(
+        node: &Node<'_>,
+        layer: Layer,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, ConfigError> {
+        let mut compaction = Self::default();
+        for node in node.known(keys::SETTINGS, "compaction", warnings)? {
+            match node.name() {
+                "enabled" => compaction.enabled = Setting::new(node.flag()?, layer),
+                "threshold" => {
+                    let threshold = node.count()?;
+                    if threshold > 100 {
+                        return Err(node.error(Problem::TooMuch { value: threshold, most: 100 }));
+                    }
+                    compaction.threshold = Setting::new(threshold, layer);
+                }
+                "keep" => compaction.keep = Setting::new(node.count()?, layer),
+                "window" => compaction.window = Setting::new(node.count()?, layer),
+                _ => {}
+            }
+        }
+        Ok(compaction)
+    }
 }
 
 /// Reads names of tools, no more than a list of capabilities holds.

@@ -138,6 +138,10 @@ impl Settings {
         all.set("budgets.time", &self.budgets.time, time);
         all.set("budgets.cost", &self.budgets.cost, |cost| json!(cost.as_f64()));
         all.set("budgets.repeats", &self.budgets.repeats, |times| json!(times));
+        all.set("compaction.enabled", &self.compaction.enabled, |enabled| json!(enabled));
+        all.set("compaction.threshold", &self.compaction.threshold, |part| json!(part));
+        all.set("compaction.keep", &self.compaction.keep, |tokens| json!(tokens));
+        all.set("compaction.window", &self.compaction.window, |tokens| json!(tokens));
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
         all.set("effort", &self.effort, |effort| json!(effort.name()));
         all.set("log", &self.log, |file| json!(file));

@@ -9,7 +9,7 @@ use crate::message::{Message, Usage};
 
 use super::{
     Found, SessionError, Store,
-    entry::{self, Read},
+    entry::{self, Compaction, Read},
     scan::{self, Part},
 };
 
@@ -51,6 +51,8 @@ pub enum Told {
         /// Its path.
         path: String,
     },
+    /// The conversation was made shorter.
+    Compacted(Compaction),
     /// The end of a run.
     End {
         /// How.
@@ -128,6 +130,7 @@ fn told(line: &str) -> Option<Told> {
         },
         "denied" => Told::Denied { tool: text("tool")?, detail: text("detail")? },
         "changed" => Told::Changed { path: text("path")? },
+        "compaction" => Told::Compacted(serde_json::from_value(value).ok()?),
         "end" => Told::End { outcome: text("outcome")?, error: text("error") },
         _ => Told::Other,
     })

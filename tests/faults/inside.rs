@@ -128,6 +128,7 @@ impl Journal for Kept {
                 Entry::Denied { tool: &denied.tool, atom: &denied.atom, detail: &denied.detail }
             }
             Record::Changed(path) => Entry::Changed { path },
+            Record::Compaction { .. } => return Err("no run here is long enough".to_owned()),
             Record::End(summary) => Entry::End {
                 outcome: "ended",
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
@@ -178,6 +179,7 @@ pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
         backlog: Arc::default(),
         surroundings: kli::agent::Surroundings::default(),
         mentions: true,
+        compaction: kli::agent::compact::Policy::default(),
         ledger: std::sync::Arc::default(),
         timed: false,
     })

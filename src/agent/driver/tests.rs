@@ -66,6 +66,7 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
         budgets: Budgets::default(),
         retry: Retry::default(),
         redactor: Redactor::default(),
+        compaction: compact::Policy::default(),
         journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
         backlog: Arc::default(),
         surroundings: crate::agent::Surroundings::default(),

@@ -13,6 +13,7 @@ fn family(subject: Subject) -> (Task, Arc<Context>) {
     let task = Task::new(Family {
         model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
         fallbacks: Vec::new(),
+        compaction: Policy::default(),
         subject: Arc::new(subject),
         confinement: Confinement::Unknown,
         tools: tool::standard,

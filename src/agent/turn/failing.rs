@@ -10,6 +10,7 @@ use super::{Action, Event, Fault, FaultKind, Outcome, State, Turn};
 
 impl Turn {
     pub(super) fn failed(&mut self, error: ModelError, out: &mut Vec<Action>) {
+        let Some(error) = self.overflowed(error, out) else { return };
         let State::Asking { attempt, blocks } = &mut self.state else { return };
         let attempt = *attempt;
         let blocks = std::mem::take(blocks);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    agent::{Denied, Fault, Outcome},
+    agent::{Denied, Fault, Outcome, compact::Reason},
     message::Usage,
 };
 
@@ -124,6 +124,20 @@ pub(crate) enum Line {
         after_ms: u64,
         /// Why.
         reason: String,
+    },
+    /// The conversation was made shorter, as it no longer fits the context window or because it was
+    /// asked for. The tokens are estimates.
+    Compacted {
+        /// Why.
+        reason: Reason,
+        /// Tokens of a request before.
+        before: u64,
+        /// Tokens of a request after.
+        after: u64,
+        /// Results of tools that were trimmed.
+        trimmed: usize,
+        /// Messages that a summary stands for now; 0 when there is none.
+        summarised: usize,
     },
     /// Something to know that is no failure.
     Notice {

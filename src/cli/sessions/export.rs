@@ -95,6 +95,14 @@ fn written(at: Option<&str>, told: &Told) -> String {
             let error = error.as_deref().map_or_else(String::new, |e| format!(": {}", code(e)));
             format!("\nEnded {}{error}\n", code(outcome))
         }
+        Told::Compacted(done) => {
+            let summary = done
+                .summary
+                .as_deref()
+                .map_or_else(String::new, |summary| format!("\n{}", quote(summary)));
+            let (before, after) = (done.before, done.after);
+            format!("\n## Compacted\n\nFrom about {before} to {after} tokens.\n{summary}")
+        }
         Told::Other => String::new(),
     }
 }

@@ -46,6 +46,13 @@ fn shown(at: Option<&str>, told: &Told) -> String {
             let error = error.as_deref().map_or_else(String::new, |e| format!(": {}", plain(e)));
             format!("\n-- {}{error}\n", plain(outcome))
         }
+        Told::Compacted(done) => {
+            let (before, after) = (done.before, done.after);
+            let summary = done.summary.iter().flat_map(|summary| summary.lines());
+            let lines = summary.fold(String::new(), |lines, line| lines + "  " + line + "\n");
+            let gap = if lines.is_empty() { "" } else { "\n" };
+            format!("\n-- compacted from about {before} to {after} tokens\n{gap}{lines}")
+        }
         Told::Usage { .. } | Told::Other => String::new(),
     }
 }
