@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-/// What must be left of the stack whenever memory is asked for, in bytes: more than any frame
+/// What must be left of the stack whenever memory is asked for or given back, in bytes: more than any frame
 /// between two allocations needs.
 const HEADROOM: usize = 1 << 20;
 
@@ -119,13 +119,12 @@ impl Bounds {
 
     /// Counts bytes that are about to be taken or were given back.
     fn count(&self, bytes: i64) {
-        if bytes > 0 {
-            let here = 0_u8;
-            let left =
-                ptr::from_ref(&here).addr().wrapping_sub(self.stack_end.load(Ordering::Relaxed));
-            if left < HEADROOM {
-                self.freeze(Frozen::Stack);
-            }
+        // Also when memory is given back: a thread whose stack fills inside the allocator would be
+        // frozen with the allocator's lock.
+        let here = 0_u8;
+        let left = ptr::from_ref(&here).addr().wrapping_sub(self.stack_end.load(Ordering::Relaxed));
+        if left < HEADROOM {
+            self.freeze(Frozen::Stack);
         }
         let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if held > self.hard && bytes > 0 {
