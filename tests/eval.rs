@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod jailed;
+mod keys;
 
 fn form(id: &str, form: &str) -> Answer {
     form_within(id, form, 60)
@@ -136,6 +137,28 @@ fn eval_is_refused_under_every_narrowing_that_removes_what_it_implies() {
         assert!(results[0].1 && results[0].0.contains("nothing was done"), "{label}: {results:?}");
         assert!(!env.work().join("made.txt").exists(), "{label}");
     }
+    // A policy that comes with the program, over settings that would give all.
+    for policy in [
+        r#"{ "capabilities": ["file/read", "file/write", "file/edit", "process/exec"] }"#,
+        r#"{ "capabilities": ["image/inspect", { "atom": "file/write", "under": ["."] }] }"#,
+        r#"{ "denyTools": ["eval"] }"#,
+        r#"{ "approve": "writes" }"#,
+        "{}",
+    ] {
+        let env = Env::new();
+        env.settings(r#"{ "capabilities": "image/eval" }"#);
+        let baked = env.home().join("baked");
+        fs::create_dir(&baked).unwrap();
+        fs::write(baked.join("settings.json"), "{}").unwrap();
+        fs::write(baked.join("policy.json"), policy).unwrap();
+        let env = env.var("KLI_BAKED", baked.to_str().unwrap());
+        let (env, ran, results, _) = run(env, &[write], &["--capabilities", "image/eval"]);
+        let is_free = policy == "{}";
+        ran.exits(if is_free { 0 } else { 3 });
+        assert_eq!(results[0].1, !is_free, "{policy}: {results:?}");
+        assert_eq!(env.work().join("made.txt").exists(), is_free, "{policy}");
+        assert_eq!(ran.json()["denied"].as_array().unwrap().is_empty(), is_free, "{policy}");
+    }
     // The control: without a narrowing, and with one that leaves it.
     for flags in [&[][..], &["--capabilities", "image/eval"]] {
         let (env, ran, results, bodies) = run(Env::new(), &[write], flags);
@@ -240,6 +263,50 @@ fn a_form_that_breaks_leaves_standard_output_pure_and_the_run_going() {
         ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.last().unwrap()["type"], "result");
     assert!(ran.out.contains("}{"), "control: what a form prints is in its result");
+}
+
+/// A sub-agent's forms are decided about by its own subject, in a session of its own.
+#[test]
+fn a_sub_agent_s_forms_have_its_authority() {
+    let task = |id: &str, capabilities: &Value| {
+        let arguments = json!({ "prompt": "part", "capabilities": capabilities }).to_string();
+        Answer::new(message([tool_use(id, "task", &arguments)]))
+    };
+    let write = "(write-file \"made.txt\" \"x\")";
+    for (capabilities, is_allowed) in [
+        (json!("file/read,file/write"), false),
+        (json!([{ "atom": "file/write", "under": ["."] }, "process/exec"]), false),
+        (json!("image/eval"), true),
+        (Value::Null, true),
+    ] {
+        let model = FakeModel::strict(vec![
+            form("a", "(define mine 1)"),
+            task("b", &capabilities),
+            form("c", write),
+            form("d", "mine"),
+            form("e", "(tool \"task\" \"prompt\" \"more\")"),
+            Answer::new(message([text("part done")])),
+            form("f", "mine"),
+            Answer::new(message([text("done")])),
+        ]);
+        let env = Env::new().at(&model.base_url());
+        let ran = env.kli(&["-p", "go", "--output-format", "json"]);
+        let label = format!("{capabilities}: {ran:?}");
+        let bodies = model.bodies();
+        assert_eq!(bodies.len(), 8, "{label}");
+        assert_eq!(offered(&bodies[2]).contains(&"eval"), is_allowed, "{label}");
+        assert_eq!(last_result(&bodies[3]).1, !is_allowed, "{label}");
+        assert_eq!(env.work().join("made.txt").exists(), is_allowed, "{label}");
+        assert!(last_result(&bodies[4]).1, "the parent's definitions are its own: {label}");
+        let (said, is_error) = last_result(&bodies[5]);
+        assert!(is_error && said.contains("nothing was done"), "{said}");
+        assert_eq!(last_result(&bodies[7]), ("=> 1".to_owned(), false), "{label}");
+        // The parent's own form succeeded under the atom that its child was refused.
+        ran.exits(if is_allowed { 3 } else { 0 });
+        let denied = ran.json()["denied"].clone();
+        let atom = if is_allowed { "agent/spawn" } else { "image/eval" };
+        assert_eq!(denied[0]["atom"], atom, "{label}");
+    }
 }
 
 /// Descriptor 1 of the process leads nowhere, so no code inside can write between the lines.

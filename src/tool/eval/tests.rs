@@ -331,21 +331,23 @@ fn memory_that_is_given_back_on_a_full_stack_freezes_before_the_end() {
     static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
     static TOP: AtomicUsize = AtomicUsize::new(0);
 
-    fn fall(mut boxes: Vec<Box<[u8; 64]>>) -> usize {
+    fn fall(mut texts: Vec<String>) -> usize {
         let here = [0_u8; 512];
         let at = std::hint::black_box(&here).as_ptr().addr();
         LOWEST.store(at, Ordering::Relaxed);
-        drop(boxes.pop());
-        fall(boxes).wrapping_add(at)
+        if texts.pop().is_none() {
+            return 0;
+        }
+        fall(texts).wrapping_add(at)
     }
 
     let bounds = Bounds::new(u32::MAX, u32::MAX);
     let own = Arc::clone(&bounds);
-    let boxes: Vec<_> = (0..100_000).map(|_| Box::new([1; 64])).collect();
+    let texts: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
     let _never_ends = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-        TOP.store((&raw const boxes).addr(), Ordering::Relaxed);
+        TOP.store((&raw const texts).addr(), Ordering::Relaxed);
         own.enter(STACK);
-        fall(boxes)
+        fall(texts)
     });
     let start = Instant::now();
     while bounds.frozen().is_none() && start.elapsed() < Duration::from_secs(20) {
