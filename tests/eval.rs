@@ -309,6 +309,17 @@ fn a_sub_agent_s_forms_have_its_authority() {
     }
 }
 
+/// The launcher runs no forms, and its memory is the system's alone.
+#[test]
+fn the_launcher_is_without_the_counting_allocator() {
+    let has = |program: &str| {
+        let bytes = fs::read(program).unwrap();
+        memchr::memmem::find(&bytes, b"host..bounds..Counted").is_some()
+    };
+    assert!(has(env!("CARGO_BIN_EXE_kli")), "control");
+    assert!(!has(env!("CARGO_BIN_EXE_kli-sandbox")));
+}
+
 /// Descriptor 1 of the process leads nowhere, so no code inside can write between the lines.
 #[test]
 fn the_real_standard_output_is_out_of_reach() {

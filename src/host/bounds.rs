@@ -84,6 +84,14 @@ impl Bounds {
         OWN.with(|cell| cell.set(own));
     }
 
+    /// Says whether the program's allocator counts for the calling thread, which is under these
+    /// bounds.
+    pub fn is_counting(&self) -> bool {
+        let before = self.held();
+        let _some = std::hint::black_box(Box::new([0_u8; 64]));
+        self.held() > before
+    }
+
     /// Starts a new measurement of the most that was held.
     pub fn begin(&self) {
         self.most.store(self.held.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -136,7 +144,8 @@ impl Bounds {
     }
 }
 
-/// The system's allocator, which counts for threads under [`Bounds`].
+/// The system's allocator, which counts for threads under [`Bounds`]. A program that has bounded
+/// threads makes it its `#[global_allocator]`; without it [`Bounds::is_counting`] is false.
 #[derive(Debug)]
 pub struct Counted;
 
@@ -181,6 +190,8 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
+/// The programs' own are in their files: the launcher, which has no foreign code, is without it.
+#[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 

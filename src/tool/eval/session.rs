@@ -120,6 +120,11 @@ fn live(
     life: &Arc<()>,
 ) {
     bounds.enter(STACK);
+    if !bounds.is_counting() {
+        let sentence = "eval is closed: this program's allocator keeps no memory in bounds";
+        drop(ready.send(Err(sentence.to_owned())));
+        return;
+    }
     let started = panic::catch_unwind(engine::start)
         .unwrap_or_else(|_| Err("the engine of eval broke off while it started".to_owned()));
     let mut engine = match started {
