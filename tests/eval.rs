@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod jailed;
+mod keys;
 
 fn form(id: &str, form: &str) -> Answer {
     form_within(id, form, 60)
@@ -136,6 +137,28 @@ fn eval_is_refused_under_every_narrowing_that_removes_what_it_implies() {
         assert!(results[0].1 && results[0].0.contains("nothing was done"), "{label}: {results:?}");
         assert!(!env.work().join("made.txt").exists(), "{label}");
     }
+    // A policy that comes with the program, over settings that would give all.
+    for policy in [
+        r#"{ "capabilities": ["file/read", "file/write", "file/edit", "process/exec"] }"#,
+        r#"{ "capabilities": ["image/inspect", { "atom": "file/write", "under": ["."] }] }"#,
+        r#"{ "denyTools": ["eval"] }"#,
+        r#"{ "approve": "writes" }"#,
+        "{}",
+    ] {
+        let env = Env::new();
+        env.settings(r#"{ "capabilities": "image/eval" }"#);
+        let baked = env.home().join("baked");
+        fs::create_dir(&baked).unwrap();
+        fs::write(baked.join("settings.json"), "{}").unwrap();
+        fs::write(baked.join("policy.json"), policy).unwrap();
+        let env = env.var("KLI_BAKED", baked.to_str().unwrap());
+        let (env, ran, results, _) = run(env, &[write], &["--capabilities", "image/eval"]);
+        let is_free = policy == "{}";
+        ran.exits(if is_free { 0 } else { 3 });
+        assert_eq!(results[0].1, !is_free, "{policy}: {results:?}");
+        assert_eq!(env.work().join("made.txt").exists(), is_free, "{policy}");
+        assert_eq!(ran.json()["denied"].as_array().unwrap().is_empty(), is_free, "{policy}");
+    }
     // The control: without a narrowing, and with one that leaves it.
     for flags in [&[][..], &["--capabilities", "image/eval"]] {
         let (env, ran, results, bodies) = run(Env::new(), &[write], flags);
@@ -242,6 +265,61 @@ fn a_form_that_breaks_leaves_standard_output_pure_and_the_run_going() {
     assert!(ran.out.contains("}{"), "control: what a form prints is in its result");
 }
 
+/// A sub-agent's forms are decided about by its own subject, in a session of its own.
+#[test]
+fn a_sub_agent_s_forms_have_its_authority() {
+    let task = |id: &str, capabilities: &Value| {
+        let arguments = json!({ "prompt": "part", "capabilities": capabilities }).to_string();
+        Answer::new(message([tool_use(id, "task", &arguments)]))
+    };
+    let write = "(write-file \"made.txt\" \"x\")";
+    for (capabilities, is_allowed) in [
+        (json!("file/read,file/write"), false),
+        (json!([{ "atom": "file/write", "under": ["."] }, "process/exec"]), false),
+        (json!("image/eval"), true),
+        (Value::Null, true),
+    ] {
+        let model = FakeModel::strict(vec![
+            form("a", "(define mine 1)"),
+            task("b", &capabilities),
+            form("c", write),
+            form("d", "mine"),
+            form("e", "(tool \"task\" \"prompt\" \"more\")"),
+            Answer::new(message([text("part done")])),
+            form("f", "mine"),
+            Answer::new(message([text("done")])),
+        ]);
+        let env = Env::new().at(&model.base_url());
+        let ran = env.kli(&["-p", "go", "--output-format", "json"]);
+        let label = format!("{capabilities}: {ran:?}");
+        let bodies = model.bodies();
+        assert_eq!(bodies.len(), 8, "{label}");
+        assert_eq!(offered(&bodies[2]).contains(&"eval"), is_allowed, "{label}");
+        assert_eq!(last_result(&bodies[3]).1, !is_allowed, "{label}");
+        assert_eq!(env.work().join("made.txt").exists(), is_allowed, "{label}");
+        assert!(last_result(&bodies[4]).1, "the parent's definitions are its own: {label}");
+        let (said, is_error) = last_result(&bodies[5]);
+        assert!(is_error && said.contains("nothing was done"), "{said}");
+        assert_eq!(last_result(&bodies[7]), ("=> 1".to_owned(), false), "{label}");
+        // The parent's own form succeeded under the atom that its child was refused.
+        ran.exits(if is_allowed { 3 } else { 0 });
+        let denied = ran.json()["denied"].clone();
+        let atom = if is_allowed { "agent/spawn" } else { "image/eval" };
+        assert_eq!(denied[0]["atom"], atom, "{label}");
+    }
+}
+
+/// The launcher runs no forms, and its memory is the system's alone.
+#[test]
+fn the_launcher_is_without_the_counting_allocator() {
+    let has = |program: &str| {
+        let bytes = fs::read(program).unwrap();
+        memchr::memmem::find(&bytes, b"host..bounds..Counted").is_some()
+    };
+    assert!(has(env!("CARGO_BIN_EXE_kli")), "control");
+    assert!(!has(env!("CARGO_BIN_EXE_kli-sandbox")));
+}
+
 /// Descriptor 1 of the process leads nowhere, so no code inside can write between the lines.
 #[test]
 fn the_real_standard_output_is_out_of_reach() {
@@ -255,6 +333,60 @@ fn the_real_standard_output_is_out_of_reach() {
         text.contains("/dev/null") || text.to_lowercase().contains("permission denied"),
         "{text}"
     );
+}
+
+/// The engine makes directories of its own where nobody stops it, and says on standard error when it
+/// cannot.
+#[test]
+fn the_engine_leaves_the_home_alone_and_is_silent() {
+    fn names(directory: &std::path::Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+    for told in [false, true] {
+        let env = Env::new();
+        let data = env.home().join(".local/share");
+        let own = env.home().join("own");
+        fs::create_dir_all(&data).unwrap();
+        fs::create_dir_all(&own).unwrap();
+        let env = if told { env.var("STEEL_HOME", own.to_str().unwrap()) } else { env };
+        let forms = ["(posix-getenv \"STEEL_HOME\")", "(bash \"echo ${STEEL_HOME-none}\")"];
+        let (env, ran, results, _) = run(env, &forms, &[]);
+        ran.exits(0);
+        assert_eq!(names(&data), [""; 0], "{ran:?}");
+        assert_eq!(names(&own), [""; 0], "{ran:?}");
+        assert!(!env.home().join(".steel").exists());
+        assert_eq!(ran.err, "");
+        // What commands and forms see is what was there.
+        let is = if told { own.to_str().unwrap() } else { "none" };
+        assert!(results[1].0.contains(is), "{results:?}");
+        let is = if told { format!("=> \"{is}\"") } else { "=> #false".to_owned() };
+        assert_eq!(results[0].0, is);
+    }
+    // Nor without any directory for data.
+    let (env, ran, ..) = run(Env::new(), &["1"], &[]);
+    ran.exits(0);
+    assert_eq!(ran.err, "");
+    assert!(!env.home().join(".local/share/steel").exists());
+}
+
+/// A form that catches its own end does nothing more outside the session.
+#[test]
+fn a_form_that_was_stopped_does_nothing_more() {
+    let again = "(define (again) (with-handler (lambda (e) (write-file \"late\" \"x\") (again)) \
+                 (let loop () (loop)))) (again)";
+    let direct = again.replace("(write-file ", "(#%kli \"write-file\" ");
+    let script = vec![
+        form_within("a", again, 1),
+        form_within("b", &direct, 1),
+        Answer::new(message([text("done")])),
+    ];
+    let model = FakeModel::strict(script);
+    let env = Env::new().at(&model.base_url());
+    let ran = env.kli(&["-p", "go", "--output-format", "json"]);
+    ran.exits(0);
+    assert!(last_result(&model.bodies()[2]).0.contains("longer than 1 s"));
+    assert!(!env.work().join("late").exists());
 }
 
 #[test]
@@ -280,5 +412,5 @@ fn the_tool_is_short_in_the_request() {
     let eval = tools.iter().find(|tool| tool["name"] == "eval").unwrap().to_string();
     assert!(eval.len() < 500, "{} bytes: {eval}", eval.len());
     let whole = bodies[0].to_string().len();
-    assert!(whole < 6000, "{whole} bytes");
+    assert!(whole < 6400, "{whole} bytes");
 }

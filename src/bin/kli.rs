@@ -4,6 +4,11 @@
 
 use std::process::ExitCode;
 
+/// What keeps the memory of eval's sessions in bounds.
+#[cfg(feature = "lisp")]
+#[global_allocator]
+static ALLOCATOR: kli::host::bounds::Counted = kli::host::bounds::Counted;
+
 fn main() -> ExitCode {
     kli::cli::main(&std::env::args_os().collect::<Vec<_>>())
 }

@@ -62,6 +62,8 @@ pub fn main(words: &[OsString]) -> ExitCode {
     // user reads this one's memory, and no child inherits what a launcher handed over.
     host::harden();
     let handed = secrets::take_handed();
+    #[cfg(feature = "lisp")]
+    crate::tool::eval::keep_from_home();
     let wants_json = wants_json(words);
     let admin = admin::is_meant(words);
     let program = if admin { admin::NAME } else { "kli" };

@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-/// What must be left of the stack whenever memory is asked for, in bytes: more than any frame
+/// What must be left of the stack whenever memory is asked for or given back, in bytes: more than any frame
 /// between two allocations needs.
 const HEADROOM: usize = 1 << 20;
 
@@ -84,6 +84,14 @@ impl Bounds {
         OWN.with(|cell| cell.set(own));
     }
 
+    /// Says whether the program's allocator counts for the calling thread, which is under these
+    /// bounds.
+    pub fn is_counting(&self) -> bool {
+        let before = self.held();
+        let _some = std::hint::black_box(Box::new([0_u8; 64]));
+        self.held() > before
+    }
+
     /// Starts a new measurement of the most that was held.
     pub fn begin(&self) {
         self.most.store(self.held.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -119,13 +127,12 @@ impl Bounds {
 
     /// Counts bytes that are about to be taken or were given back.
     fn count(&self, bytes: i64) {
-        if bytes > 0 {
-            let here = 0_u8;
-            let left =
-                ptr::from_ref(&here).addr().wrapping_sub(self.stack_end.load(Ordering::Relaxed));
-            if left < HEADROOM {
-                self.freeze(Frozen::Stack);
-            }
+        // Also when memory is given back: a thread whose stack fills inside the allocator would be
+        // frozen with the allocator's lock.
+        let here = 0_u8;
+        let left = ptr::from_ref(&here).addr().wrapping_sub(self.stack_end.load(Ordering::Relaxed));
+        if left < HEADROOM {
+            self.freeze(Frozen::Stack);
         }
         let held = self.held.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if held > self.hard && bytes > 0 {
@@ -137,7 +144,8 @@ impl Bounds {
     }
 }
 
-/// The system's allocator, which counts for threads under [`Bounds`].
+/// The system's allocator, which counts for threads under [`Bounds`]. A program that has bounded
+/// threads makes it its `#[global_allocator]`; without it [`Bounds::is_counting`] is false.
 #[derive(Debug)]
 pub struct Counted;
 
@@ -182,6 +190,8 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
+/// The programs' own are in their files: the launcher, which has no foreign code, is without it.
+#[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 

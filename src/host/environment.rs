@@ -1,5 +1,5 @@
 //! What the process was started with: variables, the current directory, the home and the XDG
-//! directories; and the clock. Read, never changed.
+//! directories; and the clock. Read; changed only before anything else runs.
 
 #![expect(
     clippy::disallowed_methods,
@@ -76,6 +76,28 @@ pub fn wipe(names: &[String]) {
             }
         }
     }
+}
+
+/// Does `work` while a variable has this value; afterwards it is as before.
+///
+/// To be called while the process has one thread: the C library's environment has no lock.
+pub fn with_variable<T>(name: &str, value: &str, work: impl FnOnce() -> T) -> T {
+    let before = env::var_os(name);
+    // SAFETY: there is one thread, so nothing else reads or changes the environment.
+    #[expect(unsafe_code, reason = "some libraries are told things in no other way")]
+    unsafe {
+        env::set_var(name, value);
+    }
+    let done = work();
+    // SAFETY: as above.
+    #[expect(unsafe_code, reason = "what was there comes back")]
+    unsafe {
+        match before {
+            Some(before) => env::set_var(name, before),
+            None => env::remove_var(name),
+        }
+    }
+    done
 }
 
 /// Returns the physical current directory: what the kernel says, not what `$PWD` says.

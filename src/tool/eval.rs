@@ -12,12 +12,15 @@ use std::{
 
 use futures_util::future::{BoxFuture, pending};
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::{Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments};
 use crate::{
     authority::{Atom, Grant, Request},
-    host::bounds::{Bounds, Frozen},
+    host::{
+        bounds::{Bounds, Frozen},
+        environment,
+    },
 };
 
 mod engine;
@@ -43,6 +46,9 @@ const START: Duration = Duration::from_secs(30);
 /// How many sessions may be lost with what they hold. Their memory stays with the process.
 const MOST_LOST: usize = 3;
 
+/// A place below which nothing can be.
+const NOWHERE: &str = "/dev/null";
+
 /// Where a run keeps its session.
 #[derive(Debug, Default)]
 pub struct Place {
@@ -51,7 +57,7 @@ pub struct Place {
 
 #[derive(Debug, Default)]
 struct Kept {
-    session: Option<Session>,
+    session: Option<Arc<Session>>,
     /// The threads of lost sessions; one that was only slow to stop ends after all.
     lost: Vec<Weak<()>>,
 }
@@ -156,44 +162,95 @@ enum Stop {
     Memory,
 }
 
-/// Stops the form when nobody waits for it any more.
-struct StopOnDrop<'a>(Option<&'a Session>);
+/// Stops the form when nobody waits for it any more; its session is kept for the next one.
+struct StopOnDrop<'a> {
+    session: Arc<Session>,
+    place: &'a Place,
+    is_armed: bool,
+}
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(session) = self.0 {
-            session.controller.interrupt();
+        if self.is_armed {
+            self.session.interrupt();
+            self.place.lock().session = Some(Arc::clone(&self.session));
         }
+    }
+}
+
+impl Place {
+    /// Returns the run's session, or starts one.
+    async fn session(&self) -> Result<Arc<Session>, String> {
+        let kept = self.lock().session.take();
+        if let Some(session) = kept
+            && session.bounds.frozen().is_none()
+            && session.alive.strong_count() > 0
+        {
+            let last = Instant::now().checked_add(GRACE);
+            // A form that was interrupted may take a moment to end.
+            while session.is_busy() && last.is_some_and(|last| Instant::now() < last) {
+                sleep(LOOK).await;
+            }
+            if !session.is_busy() {
+                return Ok(session);
+            }
+            self.lock().lost.push(Weak::clone(&session.alive));
+        }
+        self.is_open()?;
+        self.start().await.map(Arc::new)
+    }
+
+    fn is_open(&self) -> Result<(), String> {
+        let mut kept = self.lock();
+        kept.lost.retain(|thread| thread.strong_count() > 0);
+        if kept.lost.len() < MOST_LOST {
+            return Ok(());
+        }
+        Err(format!(
+            "eval is closed for the rest of the run: {MOST_LOST} sessions were lost to forms that \
+             could not be stopped"
+        ))
+    }
+
+    async fn start(&self) -> Result<Session, String> {
+        let mut starting = session::start()?;
+        let last = Instant::now().checked_add(START);
+        let mut look = interval(LOOK);
+        let why = loop {
+            tokio::select! {
+                session = &mut starting.ready => {
+                    return session.unwrap_or_else(|_| Err("the engine of eval did not start".to_owned()));
+                }
+                _ = look.tick() => {
+                    if let Some(why) = frozen(&starting.bounds) {
+                        break format!("the engine of eval did not start: {why}");
+                    }
+                }
+                () = at(last) => {
+                    break format!("the engine of eval did not start within {} s", START.as_secs());
+                }
+            }
+        };
+        self.lock().lost.push(starting.alive);
+        Err(why)
     }
 }
 
 impl Call {
     async fn go(&self) -> Outcome {
-        if let Err(sentence) = engine::look_at(&self.form) {
-            return Outcome::error(sentence);
-        }
         let place = &self.context.state.eval;
-        let kept = {
-            let mut kept = place.lock();
-            kept.lost.retain(|thread| thread.strong_count() > 0);
-            if kept.lost.len() >= MOST_LOST {
-                return Outcome::error(format!(
-                    "eval is closed for the rest of the run: {MOST_LOST} sessions were lost to forms \
-                     that could not be stopped"
-                ));
-            }
-            kept.session.take()
+        let session = match engine::fits(&self.form).and_then(|()| place.is_open()) {
+            Ok(()) => place.session().await,
+            Err(sentence) => Err(sentence),
         };
-        // A call of an earlier turn that was stopped may have taken the session with it.
-        let session = match kept {
-            Some(session) if session.bounds.frozen().is_none() => session,
-            _ => match start().await {
-                Ok(session) => session,
-                Err(sentence) => return Outcome::error(sentence),
-            },
+        let session = match session {
+            Ok(session) => session,
+            Err(sentence) => return Outcome::error(sentence),
         };
+        let mut guard = StopOnDrop { session: Arc::clone(&session), place, is_armed: true };
         let mut stop = None;
         let end = self.drive(&session, &mut stop).await;
+        guard.is_armed = false;
         let mut notes = Vec::new();
         let ended = match end {
             End::Ended(ended) => {
@@ -220,13 +277,12 @@ impl Call {
         let Some(mut words) = session.run(self.form.clone()) else {
             return End::Lost("the engine's thread is gone");
         };
-        let mut guard = StopOnDrop(Some(session));
         let deadline = Instant::now().checked_add(self.timeout);
         let mut last: Option<Instant> = None;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut asked: Option<(BoxFuture<'static, Result<Value, String>>, _)> = None;
-        let end = loop {
+        loop {
             let answered = async {
                 match asked.as_mut() {
                     Some((answer, _)) => answer.await,
@@ -236,6 +292,8 @@ impl Call {
             tokio::select! {
                 word = words.recv() => match word {
                     Some(Word::Done(ended)) => break End::Ended(ended),
+                    // A form may catch that it was stopped; it can do no more outside itself.
+                    Some(Word::Call { .. }) if stop.is_some() => {}
                     Some(Word::Call { name, arguments, answer }) => {
                         asked = Some((procedures::answer(&self.context, name, arguments), answer));
                     }
@@ -261,14 +319,12 @@ impl Call {
                 }
             }
             if stop.is_some() && last.is_none() {
-                session.controller.interrupt();
+                session.interrupt();
                 // What it waits for is dropped, and with it whatever that started.
                 asked = None;
                 last = Instant::now().checked_add(GRACE);
             }
-        };
-        guard.0 = None;
-        end
+        }
     }
 
     fn outcome(&self, ended: &Ended, stop: Option<Stop>, notes: &[&str]) -> Outcome {
@@ -327,25 +383,12 @@ fn frozen(bounds: &Bounds) -> Option<&'static str> {
     })
 }
 
-async fn start() -> Result<Session, String> {
-    let mut starting = session::start()?;
-    let last = Instant::now().checked_add(START);
-    let mut look = interval(LOOK);
-    loop {
-        tokio::select! {
-            session = &mut starting.ready => {
-                return session.unwrap_or_else(|_| Err("the engine of eval did not start".to_owned()));
-            }
-            _ = look.tick() => {
-                if let Some(why) = frozen(&starting.bounds) {
-                    return Err(format!("the engine of eval did not start: {why}"));
-                }
-            }
-            () = at(last) => {
-                return Err(format!("the engine of eval did not start within {} s", START.as_secs()));
-            }
-        }
-    }
+/// Keeps the engine from the user's home: it would make directories of its own there, or wherever
+/// `STEEL_HOME` says, and remembers the place that it finds at its first look.
+///
+/// To be called while the process has one thread.
+pub fn keep_from_home() {
+    environment::with_variable("STEEL_HOME", NOWHERE, steel::compiler::modules::steel_home);
 }
 
 #[cfg(test)]

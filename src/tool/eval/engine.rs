@@ -25,6 +25,9 @@ pub(super) const LONGEST: usize = 256 * 1024;
 /// How deep parentheses and quotes of a form may nest.
 const DEEPEST: u32 = 500;
 
+/// How many comments may follow one another.
+const REMARKS: u32 = 2000;
+
 /// What a printed value may take, in bytes; the rest is left out, and said.
 const VALUE: usize = 8 * 1024 * 1024;
 
@@ -95,19 +98,41 @@ fn library(text: &str) -> String {
     text
 }
 
-/// Looks at a form before the engine's compiler does: the compiler reads files for some words, and
-/// recurses as deep as a form nests.
+/// Looks at a form's length.
 ///
 /// # Errors
-/// A sentence that names the word.
-pub(super) fn look_at(form: &str) -> Result<(), String> {
+/// A sentence with the most that is taken.
+pub(super) fn fits(form: &str) -> Result<(), String> {
     if form.len() > LONGEST {
         return Err(format!("the form has {} bytes; at most {LONGEST} are taken", form.len()));
     }
-    let (mut depth, mut ticks) = (0_u32, 0_u32);
-    for token in TokenStream::new(form, true, None) {
+    Ok(())
+}
+
+/// Looks at a form before the engine's compiler does: the compiler reads files for some words, and
+/// recurses as deep as a form nests and as often as comments follow one another.
+///
+/// It takes words into the engine's table, whose lock a lost session may hold for good: only a
+/// session's thread may wait for that.
+///
+/// # Errors
+/// A sentence that names the word.
+fn look_at(form: &str) -> Result<(), String> {
+    let (mut depth, mut ticks, mut comments) = (0_u32, 0_u32, 0_u32);
+    // The stream recurses, too, over comments that it is to pass over.
+    for token in TokenStream::new(form, false, None) {
         // What is no token is the compiler's to refuse, in its words.
         let Ok(token) = token else { return Ok(()) };
+        if token.ty == TokenType::Comment {
+            comments = comments.saturating_add(1);
+            if comments > REMARKS {
+                return Err(format!(
+                    "more than {REMARKS} comments follow one another; leave some out"
+                ));
+            }
+            continue;
+        }
+        comments = 0;
         let mut tick = false;
         match &token.ty {
             TokenType::OpenParen(..) => depth = depth.saturating_add(1),
@@ -151,8 +176,9 @@ fn refused(name: &str) -> String {
 /// Evaluates a form.
 ///
 /// # Errors
-/// What the engine says, with the place in the form.
+/// What the engine says, with the place in the form; a sentence for a form that it may not see.
 pub(super) fn run(engine: &mut Engine, form: &str) -> Result<String, String> {
+    look_at(form)?;
     match engine.run(form.to_owned()) {
         Ok(values) => {
             let mut text = String::new();

@@ -4,7 +4,11 @@
 use std::{
     cell::RefCell,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, Once, Weak, mpsc},
+    sync::{
+        Arc, Once, Weak,
+        atomic::{AtomicBool, Ordering, fence},
+        mpsc,
+    },
     thread,
 };
 
@@ -34,10 +38,11 @@ const THREAD: &str = "kli-eval";
 /// A running session.
 pub(super) struct Session {
     forms: mpsc::Sender<Job>,
-    pub(super) controller: ThreadStateController,
+    controller: ThreadStateController,
     pub(super) bounds: Arc<Bounds>,
     /// Whether its thread is still there.
     pub(super) alive: Weak<()>,
+    busy: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Session {
@@ -73,6 +78,8 @@ pub(super) struct Ended {
 pub(super) struct Starting {
     pub(super) bounds: Arc<Bounds>,
     pub(super) ready: tokio::sync::oneshot::Receiver<Result<Session, String>>,
+    /// Whether its thread is still there.
+    pub(super) alive: Weak<()>,
 }
 
 /// Starts a session's thread.
@@ -84,12 +91,14 @@ pub(super) fn start() -> Result<Starting, String> {
     let bounds = Bounds::new(MEMORY, MEMORY_HARD);
     let own = Arc::clone(&bounds);
     let (ready, started) = tokio::sync::oneshot::channel();
+    let life = Arc::new(());
+    let alive = Arc::downgrade(&life);
     thread::Builder::new()
         .name(THREAD.to_owned())
         .stack_size(STACK)
-        .spawn(move || live(&own, ready))
+        .spawn(move || live(&own, ready, &life))
         .map_err(|error| format!("the engine of eval got no thread: {error}"))?;
-    Ok(Starting { bounds, ready: started })
+    Ok(Starting { bounds, ready: started, alive })
 }
 
 /// A panic of a session is told as the form's result, not on standard error.
@@ -105,9 +114,17 @@ fn be_quiet() {
     });
 }
 
-fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session, String>>) {
+fn live(
+    bounds: &Arc<Bounds>,
+    ready: tokio::sync::oneshot::Sender<Result<Session, String>>,
+    life: &Arc<()>,
+) {
     bounds.enter(STACK);
-    let alive = Arc::new(());
+    if !bounds.is_counting() {
+        let sentence = "eval is closed: this program's allocator keeps no memory in bounds";
+        drop(ready.send(Err(sentence.to_owned())));
+        return;
+    }
     let started = panic::catch_unwind(engine::start)
         .unwrap_or_else(|_| Err("the engine of eval broke off while it started".to_owned()));
     let mut engine = match started {
@@ -120,17 +137,25 @@ fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session
     };
     let controller = engine.get_thread_state_controller();
     let (forms, jobs) = mpsc::channel::<Job>();
+    let busy = Arc::new(AtomicBool::new(false));
     let session = Session {
         forms,
         controller: controller.clone(),
         bounds: Arc::clone(bounds),
-        alive: Arc::downgrade(&alive),
+        alive: Arc::downgrade(life),
+        busy: Arc::clone(&busy),
     };
     if ready.send(Ok(session)).is_err() {
         return;
     }
     for job in jobs {
         controller.resume();
+        // Whoever gives a form up closes its channel, then interrupts: either is seen.
+        fence(Ordering::SeqCst);
+        if job.words.is_closed() {
+            busy.store(false, Ordering::Release);
+            continue;
+        }
         LINK.with(|link| {
             *link.borrow_mut() = Some(Link { words: job.words.clone(), output: String::new() });
         });
@@ -140,6 +165,9 @@ fn live(bounds: &Arc<Bounds>, ready: tokio::sync::oneshot::Sender<Result<Session
         let broke = value.is_err();
         let value =
             value.unwrap_or_else(|panic| Err(format!("the engine broke off: {}", said(&*panic))));
+        if !broke {
+            busy.store(false, Ordering::Release);
+        }
         drop(job.words.send(Word::Done(Ended { output, value, broke })));
         if broke {
             // What it left behind may be in no order; dropping it could break off again.
@@ -162,8 +190,21 @@ impl Session {
     pub(super) fn run(&self, form: String) -> Option<UnboundedReceiver<Word>> {
         let (words, heard) = unbounded_channel();
         self.bounds.begin();
+        self.busy.store(true, Ordering::Release);
         self.forms.send(Job { form, words }).ok()?;
         Some(heard)
+    }
+
+    /// Says whether a form that was given up still runs.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
+    }
+
+    /// Tells the form that runs to stop. Its channel must be closed by then, or stay open until the
+    /// form has ended.
+    pub(super) fn interrupt(&self) {
+        fence(Ordering::SeqCst);
+        self.controller.interrupt();
     }
 }
 

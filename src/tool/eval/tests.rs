@@ -282,3 +282,79 @@ fn arguments_are_read_with_sentences() {
         assert!(text.contains(part), "{text}");
     }
 }
+
+/// The engine's reader calls itself for each comment that it passes over, and runs on a small stack
+/// in places.
+#[test]
+fn a_form_of_comments_is_refused_and_a_commented_one_is_read() {
+    let stage = Stage::new();
+    fails(&stage, &format!("{}1", ";\n".repeat(120_000)), "comments follow one another");
+    fails(&stage, &format!("{}1", "#||#".repeat(60_000)), "comments follow one another");
+    gives(&stage, &format!("{}1", ";\n".repeat(1_900)), "=> 1");
+    gives(&stage, &format!("(begin {})", ";\n1 ".repeat(4_000)), "=> 1");
+    // A word that is refused does not hide behind a comment.
+    fails(&stage, ";\n#| |# (require \"x\")", "is not part of a session");
+}
+
+/// Begins a form and gives it up after a while, as an interrupt does.
+fn give_up(stage: &Stage, form: &str, after: Duration) {
+    let invocation = stage.prepare(&Eval, &json!({ "form": form })).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let outcome = stage.admitted(invocation);
+        assert!(tokio::time::timeout(after, outcome).await.is_err(), "{form} ended by itself");
+    });
+}
+
+#[test]
+fn an_interrupt_stops_the_form_and_the_session_stays() {
+    let stage = Stage::new();
+    gives(&stage, "(define kept 7)", "(no value)");
+    for after in [0, 1, 5, 200] {
+        give_up(&stage, "(let loop () (loop))", Duration::from_millis(after));
+        let start = Instant::now();
+        gives(&stage, "kept", "=> 7");
+        assert!(start.elapsed() < Duration::from_millis(900), "{after}: {:?}", start.elapsed());
+    }
+    // One that cannot be stopped is counted as lost, and the next form is not kept waiting for it.
+    give_up(&stage, "(expt 7 100000000)", Duration::from_millis(300));
+    let start = Instant::now();
+    fails(&stage, "kept", "kept");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(stage.context.state.eval.lock().lost.len(), 1);
+}
+
+#[test]
+fn memory_that_is_given_back_on_a_full_stack_freezes_before_the_end() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    const STACK: usize = 8 << 20;
+    static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+    static TOP: AtomicUsize = AtomicUsize::new(0);
+
+    fn fall(mut texts: Vec<String>) -> usize {
+        let here = [0_u8; 512];
+        let at = std::hint::black_box(&here).as_ptr().addr();
+        LOWEST.store(at, Ordering::Relaxed);
+        if texts.pop().is_none() {
+            return 0;
+        }
+        fall(texts).wrapping_add(at)
+    }
+
+    let bounds = Bounds::new(u32::MAX, u32::MAX);
+    let own = Arc::clone(&bounds);
+    let texts: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
+    let _never_ends = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        TOP.store((&raw const texts).addr(), Ordering::Relaxed);
+        own.enter(STACK);
+        fall(texts)
+    });
+    let start = Instant::now();
+    while bounds.frozen().is_none() && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(bounds.frozen(), Some(Frozen::Stack));
+    let used = TOP.load(Ordering::Relaxed) - LOWEST.load(Ordering::Relaxed);
+    assert!(used < STACK - (900 << 10), "{used} bytes were used");
+    assert!(used > STACK / 2, "control: {used}");
+}
