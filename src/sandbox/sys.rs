@@ -203,7 +203,9 @@ pub(super) fn monitor(
             return Err(io::Error::last_os_error());
         }
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        // A stop as well: the launcher waits until this has executed its program, and could not tell
+        // the caller's shell.
+        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP] {
             libc::signal(signal, libc::SIG_IGN);
         }
         if !own_processes {

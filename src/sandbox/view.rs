@@ -281,6 +281,8 @@ fn devices() -> Result<Vec<(&'static str, OwnedFd)>, Errno> {
 /// An empty file system in memory, without a bound where its root is made read-only.
 fn memory(mode: u32, size: Option<u64>) -> Result<OwnedFd, Errno> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // What `df` and `findmnt` show; without it they say `none`.
+    fsconfig_set_string(&context, "source", "tmpfs")?;
     fsconfig_set_string(&context, "mode", format!("{mode:04o}"))?;
     if let Some(size) = size {
         fsconfig_set_string(&context, "size", size.to_string())?;
@@ -293,6 +295,7 @@ fn memory(mode: u32, size: Option<u64>) -> Result<OwnedFd, Errno> {
 /// Terminals of the jail's own (devpts(5)).
 fn terminals() -> Result<OwnedFd, Errno> {
     let context = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "source", "devpts")?;
     fsconfig_set_flag(&context, "newinstance")?;
     fsconfig_set_string(&context, "ptmxmode", "0666")?;
     fsconfig_set_string(&context, "mode", "620")?;

@@ -257,6 +257,12 @@ fn a_protected_file_that_has_another_name_is_told() {
         let told =
             format!("`{}/.envrc` is read-only and has 2 hard links", world.workspace.display());
         has(&explained(), &[&told]);
+        // As deep as an extension's own files lie.
+        let deep = world.file("home/project/.kli/extensions/one/main.scm", "first\n");
+        fs::hard_link(&deep, world.workspace.join("source")).unwrap();
+        has(&explained(), &[&format!("`{}` is read-only and has 2 hard links", deep.display())]);
+        fs::remove_file(world.workspace.join("source")).unwrap();
+        assert!(!explained().contains("main.scm"));
         // It is as it says, and no further name can be made.
         let tried = world.inside("echo x > .envrc; ln .envrc third; echo second > other");
         has(&err(&tried), &["Read-only file system", "cross-device"]);

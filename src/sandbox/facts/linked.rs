@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::super::git::{Present, Repository};
 use super::{Writable, sorted};
 
-/// How many files of one directory are looked at.
+/// How much of one directory is looked at, with all that lies in it.
 const MOST: usize = 1000;
 
 /// The regular files among these paths, and in these directories, that have other names, each with
@@ -16,13 +16,12 @@ pub(super) fn find(paths: &[&[Writable]], git: Option<&Repository>) -> Vec<(Path
     let mut linked = Vec::new();
     for path in paths.iter().copied().flatten() {
         if path.missing == 0 && path.trouble.is_none() {
-            look(&path.physical, path.directory, &mut linked);
+            look(&path.physical, &mut { MOST }, &mut linked);
         }
     }
     for name in git.iter().flat_map(|repository| &repository.names) {
         match name.present {
-            Present::File => look(&name.path, false, &mut linked),
-            Present::Directory => look(&name.path, true, &mut linked),
+            Present::File | Present::Directory => look(&name.path, &mut { MOST }, &mut linked),
             Present::Odd | Present::Absent => {}
         }
     }
@@ -31,15 +30,16 @@ pub(super) fn find(paths: &[&[Writable]], git: Option<&Repository>) -> Vec<(Path
     linked
 }
 
-fn look(path: &Path, directory: bool, linked: &mut Vec<(PathBuf, u64)>) {
-    if directory {
-        for entry in std::fs::read_dir(path).into_iter().flatten().flatten().take(MOST) {
-            look(&entry.path(), false, linked);
+/// Looks at a file, or at a directory as long as something is left of `rest`.
+fn look(path: &Path, rest: &mut usize, linked: &mut Vec<(PathBuf, u64)>) {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return };
+    if meta.is_dir() {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            let Some(left) = rest.checked_sub(1) else { return };
+            *rest = left;
+            look(&entry.path(), rest, linked);
         }
-    } else if let Ok(meta) = std::fs::symlink_metadata(path)
-        && meta.is_file()
-        && meta.nlink() > 1
-    {
+    } else if meta.is_file() && meta.nlink() > 1 {
         linked.push((path.to_path_buf(), meta.nlink()));
     }
 }
