@@ -42,8 +42,11 @@ impl Screen {
                 return inputs;
             }
             mut other => {
-                self.end_of_thinking(&mut inputs);
-                self.end_of_text(&mut inputs);
+                // What others say meanwhile is no end of the answer: a key may go on behind it.
+                if matches!(other, Input::Delta(_) | Input::Failed(_) | Input::Stop(_)) {
+                    self.end_of_thinking(&mut inputs);
+                    self.end_of_text(&mut inputs);
+                }
                 match &mut other {
                     Input::Submit(text)
                     | Input::Steer(text)

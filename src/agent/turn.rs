@@ -170,6 +170,7 @@ impl Turn {
         self.uncounted = false;
         self.watch.clear();
         self.asked.begin();
+        self.compaction.begin();
     }
 
     fn record(&mut self, message: Message, out: &mut Vec<Action>) {
@@ -412,6 +413,7 @@ impl Turn {
             }
             self.keep_partial(blocks, "not run: interrupted", out);
         } else {
+            self.leave_summary();
             self.close_calls("interrupted: the call was stopped and may have had effects", out);
         }
         match why {

@@ -122,6 +122,10 @@ fn a_key_in_pieces_is_taken_out_and_the_order_stays() {
         clean,
         ["text a ", "text … b ", "text sk-ve", "thinking c ", "thinking …", "text sk-", "stop"]
     );
+    // What a person says in the middle of it does not let the halves pass.
+    let halves = vec![text("sk-very-"), Input::Steer("quick".to_owned()), text("secret-0 b")];
+    let clean = told(halves, Redactor::new(["sk-very-secret-0"]));
+    assert_eq!(clean, ["Steer(\"quick\")", "text … b"]);
     let as_it_is = told(inputs(), Redactor::default());
     assert_eq!(as_it_is.len(), inputs().len(), "control");
 }

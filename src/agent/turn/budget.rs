@@ -2,7 +2,7 @@
 
 use crate::message::Usage;
 
-use super::{Action, CallResult, Event, State, Turn, Verdict};
+use super::{Action, CallResult, Event, Fault, FaultKind, Outcome, State, Turn, Verdict};
 
 impl Turn {
     /// Counts the tokens of an answer, and what they cost.
@@ -21,6 +21,15 @@ impl Turn {
         self.usage.add(usage);
         out.push(Action::RecordUsage(usage));
         out.push(Action::Emit(Event::Usage { turn: self.turns, usage, cost }));
+    }
+
+    /// Ends the prompt when tokens or money are used up in the middle of a turn; says whether it did.
+    pub(super) fn spent_out(&mut self, out: &mut Vec<Action>) -> bool {
+        let Some(message) = self.over_tokens().or_else(|| self.over_cost()) else { return false };
+        out.push(Action::Abort);
+        let fault = Fault { kind: FaultKind::Config, message };
+        self.finish(Outcome::Budget, Some(fault), out);
+        true
     }
 
     /// Says that the budget of tokens is used up.

@@ -51,6 +51,8 @@ pub(super) struct Compacting {
     words: usize,
     attempt: u32,
     answer: String,
+    /// Whether an answer has begun whose tokens nobody has counted.
+    begun: bool,
 }
 
 /// What comes after a compaction.
@@ -83,6 +85,11 @@ impl Compaction {
         self.gauge.measured(usage);
     }
 
+    /// A prompt begins. The one before may have been stopped while it tried.
+    pub(super) fn begin(&mut self) {
+        self.tried = false;
+    }
+
     fn is_due(&self) -> bool {
         let due = |limit: u64| self.gauge.now() > limit.max(self.floor + self.floor / 4);
         self.policy.enabled && !self.tried && self.policy.limit().is_some_and(due)
@@ -106,7 +113,6 @@ impl Turn {
             return;
         }
         self.clear();
-        self.compaction.tried = false;
         if !self.compact(Reason::Asked, focus, Then::Finish, out) {
             out.push(Action::Emit(Event::Notice(
                 "there is nothing to compact: the conversation is its last prompt".to_owned(),
@@ -135,6 +141,7 @@ impl Turn {
     ) -> Option<ModelError> {
         if matches!(self.state, State::Compacting(_)) {
             out.push(Action::Abort);
+            self.leave_summary();
             self.summary_failed(&error.class, &error.message, out);
             return None;
         }
@@ -154,6 +161,9 @@ impl Turn {
     pub(super) fn refit(&mut self, out: &mut Vec<Action>) -> bool {
         if self.compaction.tried {
             return false;
+        }
+        if self.spent_out(out) {
+            return true;
         }
         let at = out.len();
         if !self.compact(Reason::ContextFull, None, Then::Again, out) {
@@ -229,6 +239,7 @@ impl Turn {
             words: bytes / 4,
             attempt: 0,
             answer: String::new(),
+            begun: false,
         }));
         out.push(Action::Sync);
         self.summarise(out);
@@ -250,6 +261,7 @@ impl Turn {
     /// Takes a piece of the summary. What the summariser thinks or calls is nothing to anybody.
     pub(super) fn summary_delta(&mut self, delta: Delta, out: &mut Vec<Action>) {
         let State::Compacting(work) = &mut self.state else { return };
+        work.begun = !matches!(delta, Delta::Done { .. });
         match delta {
             Delta::Text(text) if work.answer.len() + text.len() <= LISTEN => {
                 work.answer.push_str(&text);
@@ -267,6 +279,15 @@ impl Turn {
                     _ => self.summary_made(out),
                 }
             }
+        }
+    }
+
+    /// Counts a summary that broke off: what had come of it was paid for, and nobody says how much.
+    pub(super) fn leave_summary(&mut self) {
+        if let State::Compacting(work) = &mut self.state
+            && std::mem::take(&mut work.begun)
+        {
+            self.asked.pay(None);
         }
     }
 
@@ -293,6 +314,9 @@ impl Turn {
 
     /// Tries once more where that can help; else goes on with what trimming brought.
     fn summary_failed(&mut self, class: &Class, message: &str, out: &mut Vec<Action>) {
+        if self.spent_out(out) {
+            return;
+        }
         let (base, longest) = (self.retry.base, self.retry.longest);
         let State::Compacting(work) = &mut self.state else { return };
         work.answer.clear();

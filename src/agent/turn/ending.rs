@@ -55,7 +55,7 @@ impl Turn {
             model: Some(self.asked.name().to_owned()),
             turns: self.turns,
             usage: self.usage,
-            cost: self.asked.cost().filter(|_| self.turns > 0),
+            cost: self.asked.cost().filter(|_| self.turns > 0 || self.usage.total() > 0),
             undelivered: std::mem::take(&mut self.steering),
             denied: self.denied.clone(),
             changed: self.changed.clone(),

@@ -436,3 +436,89 @@ proptest! {
         }
     }
 }
+
+/// A machine whose tokens cost a millionth each, with a budget of money.
+fn paid(budget: &str, history: Vec<Message>) -> Turn {
+    use crate::message::{Money, Price};
+    let one = Price::parse("1").unwrap();
+    let price = Price { input: one, output: one, cache_read: None, cache_write: None };
+    let chosen = crate::agent::turn::Candidate { name: "a/one".into(), price: Some(price) };
+    let budgets = Budgets { cost: Money::parse(budget), ..Budgets::default() };
+    Turn::new("a/one".into(), history, budgets, Retry::default())
+        .asking(chosen, Vec::new(), Vec::new())
+        .compacting(policy(12_000), 100)
+}
+
+fn counted(tokens: u64) -> Input {
+    let usage = Usage { input_tokens: tokens, ..Usage::default() };
+    Input::Delta(Delta::Done { stop: Stop::EndTurn, usage: Some(usage) })
+}
+
+#[test]
+fn a_summary_that_uses_the_budget_up_is_kept_and_ends_the_run() {
+    for (tokens, over) in [(999, false), (1000, true)] {
+        let mut turn = paid("0.001", talk(10, 4000));
+        assert!(summarises(&turn.step(Input::Submit("now this".into()))).is_some());
+        turn.step(say("all of it"));
+        let actions = turn.step(counted(tokens));
+        assert!(compacted(&actions).is_some(), "what was paid for is used");
+        assert_eq!(asks(&actions), !over, "{tokens}");
+        if over {
+            assert_eq!((summary(&actions).outcome, summary(&actions).exit), (Outcome::Budget, 5));
+            assert_eq!(summary(&actions).cost.unwrap().to_string(), "0.001");
+        }
+    }
+}
+
+#[test]
+fn a_summary_that_breaks_off_cost_nobody_knows_how_much_and_no_more_is_spent() {
+    let again = || failed(Class::Retry { after: Some(Duration::ZERO) });
+    let mut turn = paid("1", talk(10, 4000));
+    turn.step(Input::Submit("now this".into()));
+    turn.step(say("a half"));
+    let actions = turn.step(again());
+    assert!(!actions.iter().any(|it| matches!(it, Action::Sleep { .. })), "{actions:?}");
+    assert_eq!((summary(&actions).exit, summary(&actions).cost), (5, None));
+    assert!(summarises(&turn.step(Input::RetryDue)).is_none());
+
+    // Control: nothing had come of it, so it is asked for once more.
+    let mut turn = paid("1", talk(10, 4000));
+    turn.step(Input::Submit("now this".into()));
+    let actions = turn.step(again());
+    assert!(actions.iter().any(|it| matches!(it, Action::Sleep { .. })), "{actions:?}");
+    assert!(summarises(&turn.step(Input::RetryDue)).is_some());
+    // Stopped while it is told: the result does not name what is not known.
+    turn.step(say("a half"));
+    let actions = turn.step(Input::Stop(crate::agent::turn::Why::Terminate));
+    assert_eq!((summary(&actions).exit, summary(&actions).cost), (143, None));
+}
+
+#[test]
+fn what_a_failed_summary_used_up_is_looked_at_before_the_next_request_for_one() {
+    let mut turn = paid("0.001", talk(10, 4000));
+    turn.step(Input::Submit("now this".into()));
+    let actions = turn.step(counted(1000));
+    assert!(!actions.iter().any(|it| matches!(it, Action::Sleep { .. })), "{actions:?}");
+    assert_eq!(summary(&actions).exit, 5);
+}
+
+#[test]
+fn a_compaction_that_was_asked_for_says_what_it_cost() {
+    let mut turn = paid("1", talk(10, 4000));
+    turn.step(Input::Compact(None));
+    turn.step(say("all of it"));
+    let actions = turn.step(counted(1000));
+    assert_eq!(summary(&actions).exit, 0);
+    assert_eq!(summary(&actions).cost.map(|cost| cost.to_string()).as_deref(), Some("0.001"));
+}
+
+#[test]
+fn a_summary_that_was_stopped_is_made_for_the_next_prompt() {
+    let mut turn = machine(talk(10, 4000), policy(12_000));
+    assert!(summarises(&turn.step(Input::Submit("now this".into()))).is_some());
+    let actions = turn.step(Input::Stop(crate::agent::turn::Why::Interrupt));
+    assert_eq!(summary(&actions).exit, 130);
+    assert!(turn.step(say("late")).is_empty(), "what comes after the end is nothing to anybody");
+    let actions = turn.step(Input::Submit("once more".into()));
+    assert!(summarises(&actions).is_some() && !asks(&actions), "{actions:?}");
+}
