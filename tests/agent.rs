@@ -595,3 +595,60 @@ fn a_closed_network_is_said_at_once_with_the_option() {
     let report = report.iter().find(|line| line["type"] == "authority").unwrap();
     assert_eq!(report["report"]["confinement"], "kli-sandbox");
 }
+
+fn too_long() -> Answer {
+    let sentence = "prompt is too long: 210000 tokens > 200000 maximum";
+    Answer::refusal(400, "invalid_request_error", sentence)
+}
+
+fn compactions(lines: &[Value]) -> usize {
+    lines.iter().filter(|line| line["type"] == "compaction").count()
+}
+
+#[test]
+fn a_window_that_is_full_twice_is_one_compaction_and_then_a_clear_end() {
+    let long = || call("c1", "bash", &json!({"command": "seq 9000"}));
+    // Trimming is enough to try with: no summary is asked for.
+    for (script, code) in
+        [(vec![long(), too_long(), says("Done.")], 0), (vec![long(), too_long(), too_long()], 4)]
+    {
+        let model = FakeModel::strict(script);
+        let env = Env::new().at(&model.base_url());
+        let ran = env.kli(&["-p", "Count", "--output-format", "json"]);
+        ran.exits(code);
+        assert_eq!((model.requests().len(), model.left()), (3, 0), "nothing is sent a third time");
+        assert_eq!(compactions(&env.session()), 1);
+        let lengths: Vec<usize> = model.requests().iter().map(|seen| seen.body.len()).collect();
+        assert!(lengths[2] < lengths[1], "{lengths:?}");
+        if code == 4 {
+            let error = &ran.json()["error"];
+            assert_eq!(error["kind"], "provider");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("does not fit") && message.contains("also after compaction"));
+            assert_eq!(ran.json()["turns"], 2, "the same request once more is no turn");
+        }
+        // The session goes on, with a server that refuses what real ones refuse.
+        let next = FakeModel::strict(vec![says("Here.")]);
+        let env = env.at(&next.base_url());
+        env.kli(&["--continue", "-p", "Go on"]).exits(0);
+        assert_eq!(next.left(), 0);
+    }
+}
+
+#[test]
+fn a_window_that_is_full_after_a_summary_as_well_ends_the_run() {
+    let model = FakeModel::strict(vec![
+        says("Noted."),
+        too_long(),
+        says("## Goal\nthe summary"),
+        too_long(),
+    ]);
+    let env = Env::new().at(&model.base_url());
+    env.kli_with_input(&["-p", "-"], "a word ".repeat(9000).as_bytes()).exits(0);
+    let ran = env.kli(&["--continue", "-p", "And now?"]);
+    ran.exits(4).says("also after compaction");
+    assert_eq!((model.requests().len(), model.left()), (4, 0));
+    let asked = model.bodies()[3].to_string();
+    assert!(asked.contains("the summary") && asked.contains("And now?"), "{asked}");
+    assert_eq!(compactions(&env.session()), 1);
+}

@@ -412,5 +412,5 @@ fn the_tool_is_short_in_the_request() {
     let eval = tools.iter().find(|tool| tool["name"] == "eval").unwrap().to_string();
     assert!(eval.len() < 500, "{} bytes: {eval}", eval.len());
     let whole = bodies[0].to_string().len();
-    assert!(whole < 6400, "{whole} bytes");
+    assert!(whole < 6000, "{whole} bytes");
 }

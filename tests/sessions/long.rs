@@ -312,7 +312,9 @@ fn two_thousand_turns_with_compaction_run_in_flat_memory() {
             }
             let said =
                 format!("Part {turn}. {}", "I look at the next part of the file. ".repeat(20));
-            counted(seen, vec![text(&said), tool_use("c", "read", r#"{"path":"part.txt"}"#)])
+            // Never the same twice, which would be no progress.
+            let read = format!("{{\"path\":\"part.txt\",\"end\":{}}}", 140 + turn % 10);
+            counted(seen, vec![text(&said), tool_use("c", "read", &read)])
         })
     };
     let env = Env::new().at(&fake.base_url());
