@@ -21,7 +21,8 @@ const EVERY: &str = r#"{ "model": "a/b", "models": { "m": "a/b" }, "modelOptions
     "bash": { "shell": "/s", "timeout": "90s", "maxTimeout": "1h1ms", "passEnv": null,
               "env": { "PLAIN": "one", "API_KEY": "SECRET", "URL": "https://u:SECRET@h",
                        "X": "SECRET0123456789abcdef", "Y": "sk-SECRET" } },
-    "budgets": { "turns": 1, "tokens": 2, "time": "3m", "cost": 0.25, "repeats": 9 }, "session": { "enabled": false },
+    "budgets": { "turns": 1, "tokens": 2, "time": "3m", "cost": 0.25, "repeats": 9 },
+    "compaction": { "enabled": false, "threshold": 50, "keep": 7, "window": 8000 }, "session": { "enabled": false },
     "log": "/l", "context": ["A.md"], "effort": "high" }"#;
 
 #[test]

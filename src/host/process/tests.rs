@@ -220,7 +220,8 @@ fn a_flood_is_counted_and_memory_stays_bounded() {
     assert_eq!(kept.missing, 300 * 1024 * 1024 - 30_000);
     assert_eq!(output.ended, Ended::Exit(0));
     let grown = resident().saturating_sub(before);
-    assert!(grown < 16 * 1024, "{grown} KiB more");
+    // Little beside the 300 MiB: what is kept, and the pages of the program itself.
+    assert!(grown < 32 * 1024, "{grown} KiB more");
 }
 
 /// The peak of this process's resident memory, in KiB.
