@@ -32,3 +32,4 @@ mod screen;
 mod sessions;
 mod shell;
 mod tools;
+mod tui;

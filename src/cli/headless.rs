@@ -72,8 +72,7 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Resu
     if !run.print {
         refuse_near_commands(run)?;
         if terminal::input_is_terminal() {
-            return Err(CliError::config("this version has no terminal interface")
-                .hint("run a prompt with `kli -p \"…\"`"));
+            return super::interactive::run(run, handed);
         }
     }
     let mut log = run.log.as_deref().map(open_log).transpose()?;
@@ -401,11 +400,11 @@ fn way_out(needs_network: bool, network_is_off: bool, confinement: Confinement) 
 
 /// Without a network what is not reached now is not reached later: ports and sockets are handed through
 /// from the start on. A server of this machine that answers that it is busy is asked again all the same.
-fn retry(network_is_off: bool) -> Retry {
+pub(super) fn retry(network_is_off: bool) -> Retry {
     Retry { unreached: !network_is_off, ..Retry::default() }
 }
 
-fn budgets(settings: &Settings) -> Budgets {
+pub(super) fn budgets(settings: &Settings) -> Budgets {
     Budgets {
         turns: settings.budgets.turns.get().copied(),
         tokens: settings.budgets.tokens.get().copied(),
@@ -413,7 +412,7 @@ fn budgets(settings: &Settings) -> Budgets {
     }
 }
 
-fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
+pub(super) fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
     let settings = &setup.settings.bash;
     let shell = match settings.shell.get() {
         Some(shell) => setup.spelled(shell)?,
@@ -450,7 +449,7 @@ fn withheld(setup: &Setup, redactor: &Redactor) -> Vec<OsString> {
     named.chain(holding).collect()
 }
 
-fn system(
+pub(super) fn system(
     run: &RunArguments,
     setup: &Setup,
     tools: &[&str],

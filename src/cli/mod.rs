@@ -13,6 +13,7 @@ mod error;
 mod generate;
 mod headless;
 mod hidden;
+mod interactive;
 mod journal;
 mod policy;
 mod print;

@@ -76,7 +76,7 @@ impl Setup {
                 no_eval: run.no_eval,
             },
             policies: policies.iter().map(|source| source.policy.clone()).collect(),
-            default_profile: "print",
+            default_profile: if run.interactive { "interactive" } else { "print" },
         };
         let project = Project::read(&workspace)?;
         let may_trust = layers.policies.iter().all(|policy| policy.trust_projects);

@@ -1,0 +1,225 @@
+//! What the agent says, as changes of the state.
+
+use std::time::Duration;
+
+use crate::agent::{Event, Outcome, Summary};
+
+use super::{
+    super::{
+        block::{self, Finished, Kind},
+        cells::clean_row,
+    },
+    Effect, Running, State, Work,
+};
+
+/// Bytes of a running tool's output that are kept to be shown.
+const OUTPUT: usize = 4096;
+/// Bytes of thinking that are kept to be shown.
+const THINKING: usize = 2048;
+
+impl State {
+    /// Takes an event.
+    pub fn event(&mut self, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Asking { .. } => self.asking(),
+            Event::Text(text) => {
+                self.came();
+                self.thought();
+                self.doing("answering");
+                let answer = self.answer.get_or_insert_default();
+                answer.push(&text);
+                let rows = answer.ready(self.width);
+                self.rows.extend(rows);
+            }
+            Event::Thinking(text) => {
+                self.came();
+                self.doing("thinking");
+                if let Some(work) = &mut self.work {
+                    work.thinking.push_str(&text);
+                    keep_end(&mut work.thinking, THINKING);
+                }
+            }
+            Event::ToolStarted { id, name, arguments } => {
+                self.came();
+                self.thought();
+                self.finish_answer();
+                let title = block::title(&name, &arguments);
+                self.doing(&format!("running {}", clean_row(&name)));
+                let since = self.now;
+                if let Some(work) = &mut self.work {
+                    work.tools.push(Running { id, title, output: String::new(), since });
+                }
+            }
+            Event::ToolOutput { id, text } => {
+                let tools = self.work.iter_mut().flat_map(|work| &mut work.tools);
+                for tool in tools.filter(|tool| tool.id == id) {
+                    let from = text.len().saturating_sub(OUTPUT);
+                    tool.output.push_str(text.get(floor(&text, from)..).unwrap_or_default());
+                    keep_end(&mut tool.output, OUTPUT);
+                }
+            }
+            Event::ToolFinished { id, name, text, is_error, record } => {
+                self.finished(&id, name, text, is_error, record);
+            }
+            Event::Denied { denied, .. } => {
+                self.say(Kind::Warning, &format!("denied {}: {}", denied.tool, denied.detail));
+            }
+            Event::Usage { usage, .. } => {
+                self.usage.add(usage);
+                self.context = usage.total();
+            }
+            Event::Retrying { attempt, of, after, reason } => {
+                self.say(Kind::Warning, &reason);
+                let seconds = after.as_secs_f64();
+                self.doing(&format!("retry {attempt} of {of} in {seconds:.1} s"));
+            }
+            Event::Notice(text) => self.say(Kind::Note, &text),
+            Event::Done(summary) => return self.done(&summary),
+            Event::Timings(_) => {}
+        }
+        Vec::new()
+    }
+
+    /// The agent has gone: what it does not say any more is not waited for.
+    pub fn agent_is_gone(&mut self) {
+        if self.work.take().is_some() {
+            self.say(Kind::Error, "the agent ended without a result");
+        }
+    }
+
+    fn doing(&mut self, what: &str) {
+        if let Some(work) = &mut self.work {
+            what.clone_into(&mut work.doing);
+        }
+    }
+
+    fn asking(&mut self) {
+        self.finish_answer();
+        if self.work.is_none() {
+            // What was said the moment the agent was done has become a prompt.
+            self.work = Some(Work {
+                since: self.now,
+                doing: String::new(),
+                prompt: None,
+                thinking: String::new(),
+                tools: Vec::new(),
+                stopping: false,
+            });
+        }
+        for text in std::mem::take(&mut self.steering) {
+            self.came();
+            let rows = block::prompt(&text, self.width);
+            self.rows.extend(rows);
+        }
+        self.doing("asking the model");
+    }
+
+    /// Something came of the prompt: it is part of the transcript now.
+    fn came(&mut self) {
+        if let Some(text) = self.work.as_mut().and_then(|work| work.prompt.take()) {
+            let rows = block::prompt(&text, self.width);
+            self.rows.extend(rows);
+        }
+    }
+
+    /// Thinking is over: it leaves one line.
+    fn thought(&mut self) {
+        if let Some(work) = &mut self.work {
+            work.thinking.clear();
+        }
+    }
+
+    /// What is open of the answer is complete.
+    pub(super) fn finish_answer(&mut self) {
+        if let Some(mut answer) = self.answer.take() {
+            let rows = answer.finish(self.width);
+            self.rows.extend(rows);
+            self.rows.push(super::Line::default());
+        }
+    }
+
+    fn finished(
+        &mut self,
+        id: &str,
+        name: String,
+        text: String,
+        is_error: bool,
+        record: serde_json::Value,
+    ) {
+        self.finish_answer();
+        let mut title = clean_row(&name);
+        if let Some(work) = &mut self.work
+            && let Some(at) = work.tools.iter().position(|tool| tool.id == id)
+        {
+            let tool = work.tools.remove(at);
+            title = tool.title;
+            let took = self.now.saturating_sub(tool.since);
+            if took >= Duration::from_secs(2) {
+                title.push_str(&format!(" · {} s", took.as_secs()));
+            }
+        }
+        let finished = Finished { title, name, text, is_error, record };
+        let (rows, folded) = finished.rows(self.width, false);
+        self.rows.extend(rows);
+        if folded {
+            self.folded = Some(finished);
+        }
+        if self.work.as_ref().is_some_and(|work| work.tools.is_empty()) {
+            self.doing("asking the model");
+        }
+    }
+
+    fn done(&mut self, summary: &Summary) -> Vec<Effect> {
+        self.finish_answer();
+        let interrupted = summary.outcome == Outcome::Interrupted;
+        if let Some(prompt) = self.work.take().and_then(|work| work.prompt) {
+            if interrupted && self.composer.is_empty() {
+                // Nothing came of it: it goes back to where it can be changed.
+                self.composer.set(&prompt);
+            } else {
+                let rows = block::prompt(&prompt, self.width);
+                self.rows.extend(rows);
+            }
+        }
+        if let Some(fault) = &summary.fault {
+            self.say(Kind::Error, &fault.message);
+        }
+        match summary.outcome {
+            Outcome::Denied => self.say(Kind::Warning, "the run was denied what it needed"),
+            Outcome::Incomplete => self.say(Kind::Warning, "the answer is incomplete"),
+            Outcome::Interrupted => self.say(Kind::Note, "interrupted"),
+            Outcome::Ok | Outcome::Error | Outcome::Budget => {}
+        }
+        if summary.outcome == Outcome::Ok {
+            if let Some(text) = (!self.next.is_empty()).then(|| self.next.remove(0)) {
+                return self.send(text);
+            }
+            return Vec::new();
+        }
+        // What was not delivered is nobody's loss: it comes back to be sent or changed.
+        let mut left = std::mem::take(&mut self.steering);
+        left.append(&mut self.next);
+        if !left.is_empty() {
+            if !self.composer.is_empty() {
+                left.push(self.composer.text().to_owned());
+            }
+            self.composer.set(&left.join("\n"));
+        }
+        Vec::new()
+    }
+}
+
+fn floor(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Keeps the end of a text.
+fn keep_end(text: &mut String, most: usize) {
+    if text.len() > most {
+        let from = floor(text, text.len() - most);
+        text.drain(..from);
+    }
+}
