@@ -198,11 +198,15 @@ impl Composer {
     fn insert(&mut self, text: &str) {
         self.text.insert_str(self.cursor, text);
         self.cursor += text.len();
-        // A mark joins what stands before it.
+        self.settle();
+        self.browsing = None;
+    }
+
+    /// A mark joins what stands before it, so an edit can leave the cursor inside a grapheme.
+    fn settle(&mut self) {
         while !self.is_boundary(self.cursor) {
             self.cursor += 1;
         }
-        self.browsing = None;
     }
 
     fn is_boundary(&self, at: usize) -> bool {
@@ -224,6 +228,7 @@ impl Composer {
         let (from, to) = (to.min(self.cursor), to.max(self.cursor));
         self.text.replace_range(from..to, "");
         self.cursor = from;
+        self.settle();
         self.browsing = None;
     }
 

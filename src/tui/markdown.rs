@@ -189,8 +189,8 @@ fn stable(text: &str) -> usize {
             (None, None) => {
                 let first = body.chars().next();
                 let begins = first.is_some_and(|c| !c.is_whitespace());
-                // A line that is not whole yet may become anything.
-                let known = line.ends_with('\n') || body.chars().count() > 3;
+                // A number alone may become an item of a list.
+                let known = line.ends_with('\n') || body.bytes().any(|b| !b.is_ascii_digit());
                 if after_blank && begins && known && !is_item(body) {
                     end = at;
                 }

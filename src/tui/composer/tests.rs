@@ -77,7 +77,7 @@ fn moving_up_and_down_follows_the_rows_that_are_shown() {
     for (before, columns, keys, after) in [
         ("abc\nd|ef", 80, "up", "a|bc\ndef"),
         ("abcd\nx\nefg|h", 80, "up up", "abc|d\nx\nefgh"),
-        ("abcdef|", 3, "up", "abc|def"),
+        ("abcdef|", 3, "up", "ab|cdef"),
         ("|abcdef", 3, "down", "abc|def"),
         ("漢字\na|b", 80, "up", "|漢字\nab"),
     ] {

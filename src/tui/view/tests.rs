@@ -66,7 +66,7 @@ fn a_working_interface_at_three_widths() {
         "▸ bash cargo test -…",
         "  one",
         "  two",
-        "⠴ running bash · 1 …",
+        "⠦ running bash · 1 …",
         "  to be told next: …",
         "› more",
         "jail: net on · 3 hi…",
@@ -75,12 +75,12 @@ fn a_working_interface_at_three_widths() {
         "▸ bash cargo test --all",
         "  one",
         "  two",
-        "⠴ running bash · 1 min 5 s · Esc Esc interrupts",
+        "⠦ running bash · 1 min 5 s · Esc Esc interrupts",
         "  to be told next: also this",
         "› more",
         "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
     ]);
-    assert_eq!(texts(&busy(200))[3], "⠴ running bash · 1 min 5 s · Esc Esc interrupts");
+    assert_eq!(texts(&busy(200))[3], "⠦ running bash · 1 min 5 s · Esc Esc interrupts");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn commands_are_offered_while_one_is_typed() {
 }
 
 proptest::proptest! {
-    /// At every size: lower than the terminal, no row too wide, the cursor in sight.
+    /// At every size: lower than the terminal, no row too wide, the cursor in sight (a wide character and it need six cells).
     #[test]
     fn the_region_fits(
         width in 1_usize..60, height in 1_usize..30, written in "[a-z 漢\u{301}]{0,200}",
@@ -133,6 +133,6 @@ proptest::proptest! {
             proptest::prop_assert!(row.width() <= width, "{:?} at {}", row.text(), width);
         }
         let seen = rows.iter().flat_map(|row| &row.spans).any(|span| span.style.reverse);
-        proptest::prop_assert!(seen || width < 2, "{:?}", texts(&it));
+        proptest::prop_assert!(seen || width < 6, "{:?}", texts(&it));
     }
 }
