@@ -107,7 +107,8 @@ impl Tty {
     }
 
     fn attach(mut command: Command, rows: u16, columns: u16, own: impl Fn(&OwnedFd)) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
@@ -175,9 +176,10 @@ impl Tty {
         }
     }
 
-    /// Reads until nothing comes for a while.
+    /// Reads until nothing comes for a while; a clock that runs on the screen is given two seconds.
     pub(crate) fn settles(&mut self) {
-        while self.look(Duration::from_millis(250)) {}
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end && self.look(Duration::from_millis(250)) {}
     }
 
     /// Everything: what scrolled off, and the screen.
@@ -217,7 +219,7 @@ impl Tty {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                while self.look(Duration::from_millis(20)) {}
+                self.settles();
                 return status.code();
             }
             assert!(Instant::now() < end, "it does not end:\n{}", self.screen());

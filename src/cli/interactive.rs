@@ -346,12 +346,8 @@ impl<'a> House<'a> {
 
 impl Root for House<'_> {
     fn begin(&mut self, how: &str, what: &str, now: Option<&str>) -> Result<Conversation, String> {
-        let fresh = RunArguments {
-            continue_latest: false,
-            resume: None,
-            prompt: None,
-            ..self.run.clone()
-        };
+        let fresh =
+            RunArguments { continue_latest: false, resume: None, prompt: None, ..self.run.clone() };
         let sentence = |error: &CliError| error.lines().join("\n");
         let kept = |what: &str| {
             let paths = self.setup.paths.as_ref().ok_or_else(|| sentence(&no_session(what)))?;
@@ -368,7 +364,8 @@ impl Root for House<'_> {
             "resume" if what.is_empty() => {
                 let found = kept("go on with")?.list(workspace).map_err(|e| e.to_string())?;
                 let latest = found.into_iter().find(|found| now != Some(found.id.as_str()));
-                let none = || "there is no other session of this directory to go on with".to_owned();
+                let none =
+                    || "there is no other session of this directory to go on with".to_owned();
                 Some(latest.ok_or_else(none)?.id)
             }
             "resume" => {

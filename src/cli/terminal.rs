@@ -56,7 +56,11 @@ pub(crate) fn captured<T>(command: impl FnOnce() -> T) -> (T, String, String) {
 fn capture(text: &str, is_out: bool) -> bool {
     CAPTURED.with_borrow_mut(|kept| {
         let Some((out, err)) = kept else { return false };
-        if is_out { out.push_str(text) } else { err.push_str(text) }
+        if is_out {
+            out.push_str(text)
+        } else {
+            err.push_str(text)
+        }
         true
     })
 }
@@ -276,7 +280,11 @@ pub(crate) fn both() -> io::Result<OwnedFd> {
         == rustix::termios::ttyname(io::stdout(), Vec::new()).ok();
     let reads = rustix::fs::fcntl_getfl(io::stdout())
         .is_ok_and(|flags| flags & rustix::fs::OFlags::RWMODE == rustix::fs::OFlags::RDWR);
-    if same && reads { io::stdout().as_fd().try_clone_to_owned() } else { io::stdin().as_fd().try_clone_to_owned() }
+    if same && reads {
+        io::stdout().as_fd().try_clone_to_owned()
+    } else {
+        io::stdin().as_fd().try_clone_to_owned()
+    }
 }
 
 /// Reads a prompt from standard input to its end, at most its limit and one byte more.

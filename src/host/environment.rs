@@ -29,7 +29,9 @@ pub struct Environment {
 impl Environment {
     /// Copies the process's variables, or what [`Environment::within`] puts in their place.
     pub fn read() -> Self {
-        INSTEAD.with_borrow(Clone::clone).unwrap_or_else(|| Self { variables: env::vars_os().collect() })
+        INSTEAD
+            .with_borrow(Clone::clone)
+            .unwrap_or_else(|| Self { variables: env::vars_os().collect() })
     }
 
     /// Runs something on this thread for which this copy is what the process was started with: a copy

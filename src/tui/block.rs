@@ -18,16 +18,26 @@ const DIFF: usize = 40;
 /// What the fold says how to get the rest.
 const UNFOLD: &str = "Ctrl-O shows it";
 
-/// Returns a prompt as it stands in the transcript.
+/// Lines of a prompt that are shown, and bytes of them.
+const PROMPT: (usize, usize) = (12, 4000);
+
+/// Returns a prompt as it stands in the transcript: of a long one the beginning. The session has it
+/// whole.
 pub fn prompt(text: &str, width: usize) -> Vec<Line> {
     let bold = Style { bold: true, ..Style::color(Color::CYAN) };
     let mut rows = vec![Line::default()];
-    rows.extend(wrap(
-        &[Span::new(clean(text), Style::BOLD)],
-        &Line::styled("› ", bold),
-        &Line::styled("  ", Style::PLAIN),
-        width,
-    ));
+    let start: Vec<&str> = text.lines().take(PROMPT.0).collect();
+    let start = start.join("\n");
+    let end = (0..=start.len().min(PROMPT.1)).rev().find(|at| start.is_char_boundary(*at));
+    let shown = start.get(..end.unwrap_or(0)).unwrap_or_default();
+    let mut spans = vec![Span::new(clean(shown), Style::BOLD)];
+    let more = text.lines().count().saturating_sub(PROMPT.0);
+    if more > 0 {
+        spans.push(Span::new(format!("\n… {more} more lines"), Style::DIM));
+    } else if shown.len() < start.len() {
+        spans.push(Span::new(format!(" … {} more bytes", start.len() - shown.len()), Style::DIM));
+    }
+    rows.extend(wrap(&spans, &Line::styled("› ", bold), &Line::styled("  ", Style::PLAIN), width));
     rows.push(Line::default());
     rows
 }
@@ -236,8 +246,20 @@ mod tests {
         ]});
         let (rows, _) = finished("edit", "ignored", record).rows(80, false);
         let shown = texts(&rows);
-        assert_eq!(shown[1..6], ["      3 - a", "      4 - b", "      3 + c", "  ⋯", "      8 + x"]);
+        assert_eq!(
+            shown[1..6],
+            ["      3 - a", "      4 - b", "      3 + c", "  ⋯", "      8 + x"]
+        );
         assert_eq!(rows[3].spans.last().unwrap().style.foreground, Some(Color::GREEN));
+    }
+
+    #[test]
+    fn of_a_long_prompt_the_beginning_is_shown() {
+        let rows = texts(&prompt(&"line\n".repeat(50_000), 80));
+        assert_eq!((rows.len(), rows[13].as_str()), (15, "  … 49988 more lines"), "{rows:?}");
+        let rows = prompt(&"漢".repeat(100_000), 80).len();
+        assert!(rows < 60, "{rows}");
+        assert_eq!(texts(&prompt("a\nb", 80)), ["", "› a", "  b", ""]);
     }
 
     #[test]

@@ -18,7 +18,11 @@ const TOO_WIDE: &str = "·";
 
 /// Returns the cells that a text takes.
 pub fn width(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.graphemes(true).map(UnicodeWidthStr::width).sum() }
+    if text.is_ascii() {
+        text.len()
+    } else {
+        text.graphemes(true).map(UnicodeWidthStr::width).sum()
+    }
 }
 
 /// Says whether terminals disagree about the width of a grapheme: those of several characters that
@@ -108,7 +112,9 @@ impl Cleaner {
                 '\u{90}' | '\u{9d}' | '\u{9e}' | '\u{9f}' | '\u{98}' => skip_text(&mut chars),
                 c if c.is_control() => {}
                 // Inside a grapheme it joins; anywhere else it hides.
-                '\u{200d}' if before.is_some_and(joins) && chars.peek().is_some_and(|c| joins(*c)) => {
+                '\u{200d}'
+                    if before.is_some_and(joins) && chars.peek().is_some_and(|c| joins(*c)) =>
+                {
                     self.text.push(c);
                 }
                 c if is_hidden(c) || c == '\u{200d}' => {
@@ -185,9 +191,9 @@ fn skip_text(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 
 /// Applies the parameters of an SGR sequence (ECMA-48 8.3.117, and the colours of ISO 8613-6).
 fn look(style: &mut Style, parameters: &str) {
-    let mut numbers = parameters.split([';', ':']).map(|part| {
-        if part.is_empty() { Some(0_u16) } else { part.parse().ok() }
-    });
+    let mut numbers = parameters
+        .split([';', ':'])
+        .map(|part| if part.is_empty() { Some(0_u16) } else { part.parse().ok() });
     while let Some(number) = numbers.next() {
         let Some(number) = number else { return };
         let color = |base: u16| Some(Color::Indexed(u8::try_from(number - base).unwrap_or(0)));

@@ -41,7 +41,12 @@ pub const COMMANDS: &[Command] = &[
     command("help", "", "the commands and the keys", By::Interface),
     command("model", "", "the model that is asked", By::Root),
     command("quit", "", "leave", By::Interface),
-    command("resume", "[ID]", "go on with another session, the latest by default", By::Conversation),
+    command(
+        "resume",
+        "[ID]",
+        "go on with another session, the latest by default",
+        By::Conversation,
+    ),
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
     command("tools", "", "the tools on offer", By::Root),

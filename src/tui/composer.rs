@@ -83,7 +83,8 @@ impl Composer {
         let shown = std::mem::take(&mut self.text);
         let whole = self.expand(&shown);
         self.remember(&whole);
-        let (history, killed) = (std::mem::take(&mut self.history), std::mem::take(&mut self.killed));
+        let (history, killed) =
+            (std::mem::take(&mut self.history), std::mem::take(&mut self.killed));
         *self = Self { history, killed, ..Self::default() };
         whole
     }
@@ -108,7 +109,8 @@ impl Composer {
             return;
         }
         let number = self.pastes.len() + 1;
-        let size = if lines > 1 { format!("{lines} lines") } else { format!("{} bytes", text.len()) };
+        let size =
+            if lines > 1 { format!("{lines} lines") } else { format!("{} bytes", text.len()) };
         let token = format!("[pasted {number}: {size}]");
         self.pastes.push((token.clone(), text.to_owned()));
         self.save(Kind::Other);
@@ -211,8 +213,7 @@ impl Composer {
 
     fn is_boundary(&self, at: usize) -> bool {
         at >= self.text.len()
-            || (self.text.is_char_boundary(at)
-                && self.boundaries().any(|boundary| boundary == at))
+            || (self.text.is_char_boundary(at) && self.boundaries().any(|boundary| boundary == at))
     }
 
     fn boundaries(&self) -> impl DoubleEndedIterator<Item = usize> {
@@ -278,7 +279,10 @@ impl Composer {
     fn word_before(&self) -> usize {
         let text = self.text.get(..self.cursor).unwrap_or_default();
         let is_word = |word: &str| word.chars().any(char::is_alphanumeric);
-        text.split_word_bound_indices().rev().find(|(_, word)| is_word(word)).map_or(0, |(at, _)| at)
+        text.split_word_bound_indices()
+            .rev()
+            .find(|(_, word)| is_word(word))
+            .map_or(0, |(at, _)| at)
     }
 
     fn word_after(&self) -> usize {

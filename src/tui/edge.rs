@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Signal as Kill, getpgid, getpgrp, getppid, getsid, kill_current_process_group},
+    process::{Signal as Kill, getppid, kill_current_process_group},
     termios::tcgetwinsize,
 };
 use tokio::{
@@ -415,14 +415,17 @@ impl Edge {
 }
 
 /// Says whether there is a job control shell that could let this process go on once it is stopped:
-/// a parent in the same session (setpgid(2), orphaned process groups).
+/// a parent in the same session (setpgid(2), orphaned process groups). In a jail both are out of
+/// sight and have the number 0: the launcher is there, and passes the stop on.
 fn has_shell() -> bool {
-    let Some(parent) = getppid() else { return false };
-    match (getsid(Some(parent)), getsid(None)) {
-        (Ok(theirs), Ok(own)) => theirs == own,
-        // Out of sight in a namespace of its own: the launcher is there, and passes it on.
-        _ => getpgid(Some(parent)).is_ok_and(|group| group != getpgrp()),
-    }
+    let session = |pid| {
+        #[expect(unsafe_code, reason = "the safe call cannot return the number 0")]
+        // SAFETY: the call takes a number and returns one.
+        unsafe {
+            libc::getsid(pid)
+        }
+    };
+    getppid().is_some_and(|parent| session(parent.as_raw_nonzero().get()) == session(0))
 }
 
 pub(super) fn size(terminal: &OwnedFd) -> (usize, usize) {

@@ -24,7 +24,8 @@ const ENTER: &[u8] = b"\x1b[?2004h\x1b7\x1b[>1u\x1b[?25l";
 const AGAIN: &[u8] = b"\x1b7\x1b[<u";
 /// Ends whatever frame or sequence is open, takes the region away (the cursor stands at its start),
 /// and switches all off that is ever switched on.
-const LEAVE: &[u8] = b"\x18\x1b[?2026l\x1b[?7h\r\x1b[J\x1b[?2004l\x1b7\x1b[<u\x1b[?25h\x1b[0m";
+const LEAVE: &[u8] =
+    b"\x18\x1b[?2026l\x1b[?7h\r\x1b7\x1b[K\x1b[B\x1b[J\x1b8\x1b[?2004l\x1b7\x1b[<u\x1b[?25h\x1b[0m";
 
 /// What is to be put back.
 struct Saved {
@@ -151,7 +152,9 @@ mod tests {
         (master, slave)
     }
 
-    fn modes(terminal: &OwnedFd) -> (LocalModes, rustix::termios::InputModes, rustix::termios::OutputModes) {
+    fn modes(
+        terminal: &OwnedFd,
+    ) -> (LocalModes, rustix::termios::InputModes, rustix::termios::OutputModes) {
         let modes = tcgetattr(terminal).unwrap();
         (modes.local_modes, modes.input_modes, modes.output_modes)
     }

@@ -29,16 +29,27 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 enum State {
     Ground,
     /// A character of more than one byte.
-    Utf8 { bytes: [u8; 4], have: usize, need: usize, alt: bool },
+    Utf8 {
+        bytes: [u8; 4],
+        have: usize,
+        need: usize,
+        alt: bool,
+    },
     Escape,
     Csi(Vec<u8>),
     Ss3,
     /// An answer of the terminal's (OSC, DCS, APC, PM, SOS): dropped up to its end.
-    Text { escape: bool, length: usize },
+    Text {
+        escape: bool,
+        length: usize,
+    },
     /// The three bytes of an old mouse report.
     Mouse(u8),
     /// `matched` bytes of the end marker are there, and not yet in the text.
-    Paste { text: Vec<u8>, matched: usize },
+    Paste {
+        text: Vec<u8>,
+        matched: usize,
+    },
 }
 
 /// The parser.

@@ -62,7 +62,10 @@ pub async fn run_plain(
     let mut plain =
         Plain { terminal, state, talk: first, root, agent_is_there: true, asking: false };
     let facts = &plain.state.facts;
-    let hello = format!("kli, {}, {}, profile {}. /help lists commands.\n", facts.model, facts.confinement, facts.profile);
+    let hello = format!(
+        "kli, {}, {}, profile {}. /help lists commands.\n",
+        facts.model, facts.confinement, facts.profile
+    );
     plain.print(&super::cells::clean(&hello))?;
     if let Some(prompt) = look.prompt {
         let effects = plain.state.submit(prompt);

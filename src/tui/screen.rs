@@ -17,6 +17,10 @@ const BEGIN: &str = "\x1b[?2026h\x1b[?7l";
 /// Ends a frame.
 const END: &str = "\x1b[?7h\x1b[?2026l";
 
+/// Clears from the first cell of the region, where the cursor stands and stays. The first row is
+/// cleared by itself: tmux puts a screen that is cleared whole into its history.
+const CLEAR: &str = "\r\x1b7\x1b[K\x1b[B\x1b[J\x1b8";
+
 /// What is drawn.
 #[derive(Clone, Debug)]
 pub struct Screen {
@@ -50,7 +54,7 @@ impl Screen {
         if emitted.is_empty() && !stale {
             self.change(&rows, &mut out);
         } else {
-            out.push_str("\r\x1b[J");
+            out.push_str(CLEAR);
             for line in emitted {
                 out.push_str(&line.encode(self.colors));
                 out.push_str("\r\n");
@@ -67,7 +71,7 @@ impl Screen {
     /// transcript.
     pub fn leave(&mut self) -> String {
         self.drawn.clear();
-        "\r\x1b[J".to_owned()
+        CLEAR.to_owned()
     }
 
     /// Rewrites the rows that differ, from the first row of the region and back to it.
@@ -100,7 +104,7 @@ impl Screen {
                 let _ = write!(out, "\x1b[{}B", first - at);
                 at = first;
             }
-            out.push_str("\r\x1b[J");
+            out.push_str(if at == 0 { CLEAR } else { "\r\x1b[J" });
         }
         up(at, out);
     }

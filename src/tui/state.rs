@@ -227,7 +227,9 @@ impl State {
             let session = self.facts.session.clone().unwrap_or_default();
             self.say(
                 Kind::Note,
-                &format!("{skipped} earlier messages are not shown; `kli sessions show {session}` does"),
+                &format!(
+                    "{skipped} earlier messages are not shown; `kli sessions show {session}` does"
+                ),
             );
         }
         for message in history {
@@ -294,7 +296,8 @@ impl State {
     fn key(&mut self, key: Key) -> Vec<Effect> {
         let escape = self.escape.take();
         let interrupt = self.interrupt.take();
-        let recent = |at: Option<Duration>| at.is_some_and(|at| self.now.saturating_sub(at) < TWICE);
+        let recent =
+            |at: Option<Duration>| at.is_some_and(|at| self.now.saturating_sub(at) < TWICE);
         match (key.code, key.ctrl, key.alt) {
             (Code::Esc, ..) => {
                 if recent(escape) {
@@ -356,7 +359,8 @@ impl State {
             [first, rest @ ..] => {
                 // As far as all of them agree, or the only one whole.
                 let shared = rest.iter().fold(first.name.len(), |most, other| {
-                    let same = first.name.bytes().zip(other.name.bytes()).take_while(|(a, b)| a == b);
+                    let same =
+                        first.name.bytes().zip(other.name.bytes()).take_while(|(a, b)| a == b);
                     most.min(same.count())
                 });
                 let mut text = format!("/{}", first.name.get(..shared).unwrap_or_default());
@@ -428,7 +432,8 @@ impl State {
     }
 
     fn usage_text(&self) -> String {
-        let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = self.usage;
+        let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } =
+            self.usage;
         let mut text = format!(
             "input: {input_tokens} tokens\noutput: {output_tokens} tokens\nread from the cache: \
              {cache_read_tokens} tokens\nwritten to the cache: {cache_write_tokens} tokens\n\

@@ -209,7 +209,10 @@ mod tests {
         assert_eq!(line.encode(false), "a\x1b[1mb\x1b[0m");
         let rgb = Line::styled("x", Style::color(Color::Rgb(1, 2, 3)));
         assert_eq!(rgb.encode(true), "\x1b[38;2;1;2;3mx\x1b[0m");
-        assert_eq!(Line::styled("x", Style::color(Color::Indexed(9))).encode(true), "\x1b[91mx\x1b[0m");
+        assert_eq!(
+            Line::styled("x", Style::color(Color::Indexed(9))).encode(true),
+            "\x1b[91mx\x1b[0m"
+        );
     }
 
     #[test]

@@ -120,7 +120,11 @@ fn queued(what: &str, text: &str) -> Line {
 
 fn spoken(time: Duration) -> String {
     let seconds = time.as_secs();
-    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {} s", seconds / 60, seconds % 60) }
+    if seconds < 60 {
+        format!("{seconds} s")
+    } else {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    }
 }
 
 /// Returns the rows of what is written and the row of the cursor.

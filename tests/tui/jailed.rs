@@ -14,10 +14,8 @@ fn the_interface_works_in_the_jail() {
         let calls = json!({ "text": "begun", "calls": [
             { "name": "bash", "arguments": { "command": "printf '\\033[31mred\\033[0m\\n'; until [ -e go ]; do sleep 0.05; done" } },
         ]});
-        let recording = world.file(
-            "home/recording.jsonl",
-            &format!("{calls}\n{}\n", json!({ "text": "ended" })),
-        );
+        let recording = world
+            .file("home/recording.jsonl", &format!("{calls}\n{}\n", json!({ "text": "ended" })));
         world.file(
             "home/.config/kli/settings.json",
             &format!(

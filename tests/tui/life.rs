@@ -10,8 +10,10 @@ use crate::{harness::Env, harness::wait_for};
 
 /// A run that writes something and then waits for a file.
 fn waiting(env: &Env) {
+    let command =
+        format!("echo out; until [ -e go ]; do sleep 0.05; done; : {}", env.work().display());
     let calls = json!({ "text": "begun", "calls": [
-        { "name": "bash", "arguments": { "command": "echo out; until [ -e go ]; do sleep 0.05; done" } },
+        { "name": "bash", "arguments": { "command": command } },
     ]});
     replay(env, &format!("{calls}\n{}", json!({ "text": "ended" })));
 }
@@ -69,11 +71,13 @@ fn leaving_while_it_works_ends_the_work() {
     tty.sees("say what to do");
     tty.press("go\r");
     tty.sees("running bash");
+    let mark = format!(": {}", env.work().display());
+    assert!(!crate::harness::processes_with(&mark).is_empty(), "control: it runs");
     tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
     assert!(tty.is_sane());
     wait_for("the command's end", || {
-        crate::harness::processes_with("until [ -e go ]").is_empty().then_some(())
+        crate::harness::processes_with(&mark).is_empty().then_some(())
     });
 }
 
@@ -141,7 +145,8 @@ fn nothing_is_written_and_nothing_runs_while_nothing_happens() {
     tty.sees("say what to do");
     tty.settles();
     let ticks = || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", tty.pid().as_raw_nonzero())).unwrap();
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", tty.pid().as_raw_nonzero())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let switches = fs::read_to_string(format!("/proc/{}/status", tty.pid().as_raw_nonzero()))
             .unwrap()

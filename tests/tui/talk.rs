@@ -22,7 +22,9 @@ fn a_prompt_is_answered_and_the_answer_is_final() {
     tty.sees("say what to do");
     // The footer says what confines it, in words.
     tty.until("the confinement", |screen| {
-        ["no jail", "outer:", "confinement unknown", "jail:"].iter().any(|word| screen.contains(word))
+        ["no jail", "outer:", "confinement unknown", "jail:"]
+            .iter()
+            .any(|word| screen.contains(word))
     });
     tty.sees("replay/x");
     tty.press("hello there\r");
@@ -31,7 +33,9 @@ fn a_prompt_is_answered_and_the_answer_is_final() {
     tty.press("and\r");
     tty.sees("again");
     let all = tty.all();
-    let at = |text: &str| all.iter().position(|row| row == text).unwrap_or_else(|| panic!("{text}: {all:#?}"));
+    let at = |text: &str| {
+        all.iter().position(|row| row == text).unwrap_or_else(|| panic!("{text}: {all:#?}"))
+    };
     assert!(at("› hello there") < at("Title") && at("Title") < at("• one"));
     assert_eq!(all.iter().filter(|row| row.as_str() == "Title").count(), 1);
     tty.press("\x04");
@@ -56,7 +60,10 @@ fn tools_show_what_they_do_and_edits_their_changes() {
     tty.sees("done");
     let screen = tty.screen();
     assert!(screen.contains("✗ bash seq 1 30") && screen.contains("(exit 3)"), "{screen}");
-    assert!(screen.contains("more lines (Ctrl-O shows it)") && !screen.contains("\n  5\n"), "{screen}");
+    assert!(
+        screen.contains("more lines (Ctrl-O shows it)") && !screen.contains("\n  5\n"),
+        "{screen}"
+    );
     assert!(screen.contains("- two") && screen.contains("+ 2"), "{screen}");
     // The screen was not cleared by the tool, and its colour is its own.
     assert!(screen.contains("› go"), "{screen}");
@@ -112,7 +119,9 @@ fn what_is_said_while_it_works_waits_visibly_and_arrives() {
     fs::write(env.work().join("go"), "").unwrap();
     tty.sees("next answer");
     let all = tty.all();
-    let at = |text: &str| all.iter().position(|row| row == text).unwrap_or_else(|| panic!("{text}: {all:#?}"));
+    let at = |text: &str| {
+        all.iter().position(|row| row == text).unwrap_or_else(|| panic!("{text}: {all:#?}"))
+    };
     assert!(at("› mind the gap") < at("heard") && at("heard") < at("› and then this"));
     tty.sees("› draft");
     tty.press("\x03\x03");

@@ -1,9 +1,6 @@
 //! In tmux, which reflows its history when its size changes: each row stands there once.
 
-use std::{
-    process::Command,
-    time::Duration,
-};
+use std::{process::Command, time::Duration};
 
 use serde_json::json;
 
@@ -58,7 +55,9 @@ fn six_sizes_repeat_and_lose_no_row() {
     wait_for("the interface", || tmux.all().contains("say what to do").then_some(()));
     tmux.run(&["send-keys", "list", "Enter"]);
     wait_for("the answer", || tmux.all().contains("row number 80 of them").then_some(()));
-    for (columns, rows) in [("100", "24"), ("30", "10"), ("60", "40"), ("23", "24"), ("120", "12"), ("80", "24")] {
+    for (columns, rows) in
+        [("100", "24"), ("30", "10"), ("60", "40"), ("23", "24"), ("120", "12"), ("80", "24")]
+    {
         tmux.run(&["resize-window", "-x", columns, "-y", rows]);
         std::thread::sleep(Duration::from_millis(200));
         tmux.run(&["send-keys", "x"]);

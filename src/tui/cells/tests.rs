@@ -35,7 +35,9 @@ fn what_drives_a_terminal_is_gone_and_what_hides_is_visible() {
 
 #[test]
 fn tools_keep_their_colours_and_nothing_else() {
-    let lines = clean_tool("\x1b[1;31mred\x1b[0m plain\x1b[2K\x1b[10;10H\n\x1b[38;5;200mx\x1b[48;2;1;2;3my");
+    let lines = clean_tool(
+        "\x1b[1;31mred\x1b[0m plain\x1b[2K\x1b[10;10H\n\x1b[38;5;200mx\x1b[48;2;1;2;3my",
+    );
     assert_eq!(texts(&lines), ["red plain", "xy"]);
     assert_eq!(lines[0].spans[0].style, Style { bold: true, ..Style::color(Color::RED) });
     assert_eq!(lines[0].spans[1].style, Style::PLAIN);

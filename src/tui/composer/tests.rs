@@ -125,10 +125,7 @@ fn a_long_paste_is_folded_and_sent_whole() {
     assert_eq!(shown(&composer), "see [pasted 1: 65536 lines]short| there");
     composer.paste(&format!("[pasted 1: 65536 lines]{}", "y".repeat(900)));
     let whole = composer.take();
-    assert_eq!(
-        whole,
-        format!("see {long}short[pasted 1: 65536 lines]{} there", "y".repeat(900))
-    );
+    assert_eq!(whole, format!("see {long}short[pasted 1: 65536 lines]{} there", "y".repeat(900)));
     // One key takes the whole token away.
     composer.paste(&long);
     press(&mut composer, "bs", 80);

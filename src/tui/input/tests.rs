@@ -42,11 +42,10 @@ fn keys_mean_the_same_in_one_read_and_byte_by_byte() {
         (b"\x1b[97:65;2u", vec![held(Code::Char('a'), true, false, false)]),
         (b"\x1b[Z", vec![held(Code::Tab, true, false, false)]),
         (b"\x1b[I\x1b[O", vec![Typed::Focus(true), Typed::Focus(false)]),
-        ("é漢👍".as_bytes(), vec![
-            key(Code::Char('é')),
-            key(Code::Char('漢')),
-            key(Code::Char('👍')),
-        ]),
+        (
+            "é漢👍".as_bytes(),
+            vec![key(Code::Char('é')), key(Code::Char('漢')), key(Code::Char('👍'))],
+        ),
     ];
     for (bytes, wanted) in cases {
         assert_eq!(whole(bytes), wanted, "{bytes:?}");

@@ -14,7 +14,8 @@ const CODE: Style = Style::color(Color::CYAN);
 /// Renders clean Markdown (see [`clean`](super::super::cells::clean)) to rows of at most `width`
 /// cells.
 pub fn render(text: &str, width: usize) -> Vec<Line> {
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut renderer = Renderer { width: width.max(1), ..Renderer::default() };
     for event in Parser::new_ext(text, options) {
         renderer.take(event);

@@ -81,7 +81,10 @@ fn narrow_rows_wrap_and_tables_become_lists() {
     }
     let table = "| name | about |\n|---|---|\n| a | some words |\n";
     assert_eq!(texts(&at_once(table, 9)), ["name: a", "about:", "some", "words"]);
-    assert_eq!(texts(&at_once(table, 14)), ["name │ about", "─────┼────────", "a    │ some", "     │ words"]);
+    assert_eq!(
+        texts(&at_once(table, 14)),
+        ["name │ about", "─────┼────────", "a    │ some", "     │ words"]
+    );
 }
 
 #[test]

@@ -234,15 +234,14 @@ fn commands_are_asked_where_they_can_be() {
     assert_eq!(enters(&mut it, "/quit"), [Effect::Quit]);
     // A path is a prompt.
     let mut it = state();
-    assert_eq!(
-        enters(&mut it, "/etc/hosts"),
-        [Effect::Tell(Op::Submit("/etc/hosts".into()))]
-    );
+    assert_eq!(enters(&mut it, "/etc/hosts"), [Effect::Tell(Op::Submit("/etc/hosts".into()))]);
 }
 
 #[test]
 fn tab_completes_as_far_as_it_is_certain() {
-    for (before, after) in [("/au", "/authority"), ("/con", "/con"), ("/res", "/resume "), ("x", "x")] {
+    for (before, after) in
+        [("/au", "/authority"), ("/con", "/con"), ("/res", "/resume "), ("x", "x")]
+    {
         let mut it = state();
         types(&mut it, before);
         it.typed(&key(Code::Tab));

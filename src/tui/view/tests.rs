@@ -49,37 +49,49 @@ fn busy(width: usize) -> State {
 #[test]
 fn an_empty_interface_at_three_widths() {
     assert_eq!(texts(&state(20, 24)), ["›", "jail: net on · 3 hi…"]);
-    assert_eq!(texts(&state(80, 24)), [
-        "›  say what to do; /help lists commands and keys",
-        "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
-    ]);
-    assert_eq!(texts(&state(200, 24)), [
-        "›  say what to do; /help lists commands and keys",
-        "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context · profile \
+    assert_eq!(
+        texts(&state(80, 24)),
+        [
+            "›  say what to do; /help lists commands and keys",
+            "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
+        ]
+    );
+    assert_eq!(
+        texts(&state(200, 24)),
+        [
+            "›  say what to do; /help lists commands and keys",
+            "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context · profile \
          interactive · effort high",
-    ]);
+        ]
+    );
 }
 
 #[test]
 fn a_working_interface_at_three_widths() {
-    assert_eq!(texts(&busy(20)), [
-        "▸ bash cargo test -…",
-        "  one",
-        "  two",
-        "⠦ running bash · 1 …",
-        "  to be told next: …",
-        "› more",
-        "jail: net on · 3 hi…",
-    ]);
-    assert_eq!(texts(&busy(80)), [
-        "▸ bash cargo test --all",
-        "  one",
-        "  two",
-        "⠦ running bash · 1 min 5 s · Esc Esc interrupts",
-        "  to be told next: also this",
-        "› more",
-        "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
-    ]);
+    assert_eq!(
+        texts(&busy(20)),
+        [
+            "▸ bash cargo test -…",
+            "  one",
+            "  two",
+            "⠦ running bash · 1 …",
+            "  to be told next: …",
+            "› more",
+            "jail: net on · 3 hi…",
+        ]
+    );
+    assert_eq!(
+        texts(&busy(80)),
+        [
+            "▸ bash cargo test --all",
+            "  one",
+            "  two",
+            "⠦ running bash · 1 min 5 s · Esc Esc interrupts",
+            "  to be told next: also this",
+            "› more",
+            "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
+        ]
+    );
     assert_eq!(texts(&busy(200))[3], "⠦ running bash · 1 min 5 s · Esc Esc interrupts");
 }
 
