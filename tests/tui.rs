@@ -148,7 +148,7 @@ impl Tty {
         if poll(&mut polled, Some(&wait)).unwrap() == 0 {
             return false;
         }
-        let mut piece = [0; 65536];
+        let mut piece = [0; 8192];
         let length = self.master.read(&mut piece).unwrap_or(0);
         self.parser.process(&piece[..length]);
         self.bytes.extend_from_slice(&piece[..length]);

@@ -208,22 +208,22 @@ impl<'a> House<'a> {
 
     /// Begins the conversation that the command line asks for.
     fn first(&mut self) -> Result<Conversation, CliError> {
-        let mut talk = self.converse(self.run.clone())?;
+        let mut talk = self.converse(self.run)?;
         talk.notices.splice(0..0, self.setup.warnings.iter().cloned());
         Ok(talk)
     }
 
     /// Begins a conversation on the session that these arguments ask for.
-    fn converse(&mut self, run: RunArguments) -> Result<Conversation, CliError> {
+    fn converse(&mut self, run: &RunArguments) -> Result<Conversation, CliError> {
         let (setup, confinement) = (self.setup, self.confinement);
-        let begun = journal::open(&journal::Wish::new(&run, setup))?;
+        let begun = journal::open(&journal::Wish::new(run, setup))?;
         let tools = tool::standard();
         let offered: Vec<&str> = tools
             .iter()
             .filter(|tool| self.subject.offers(tool.name(), &tool.atom()))
             .map(|tool| tool.name())
             .collect();
-        let system = headless::system(&run, setup, &offered, confinement)?;
+        let system = headless::system(run, setup, &offered, confinement)?;
         let context = Arc::new(Context {
             host: Host::default(),
             workspace: setup.workspace.clone(),
@@ -322,12 +322,14 @@ impl<'a> House<'a> {
             "model" => format!("{}\nprofile: {}", self.model.name(), self.setup.profile()),
             "tools" => {
                 let tools = &self.told()?.tools;
-                tools.iter().map(|(name, about)| format!("{name}: {about}\n")).collect()
+                let lines: Vec<String> =
+                    tools.iter().map(|(name, about)| format!("{name}: {about}")).collect();
+                lines.join("\n")
             }
             "context" => {
-                let workspace = format!("workspace: {}\n", self.setup.workspace.display());
-                let lines = self.told()?.context.iter().map(|line| format!("{line}\n"));
-                std::iter::once(workspace).chain(lines).collect()
+                let workspace = format!("workspace: {}", self.setup.workspace.display());
+                let lines = self.told()?.context.iter().cloned();
+                std::iter::once(workspace).chain(lines).collect::<Vec<_>>().join("\n")
             }
             "sandbox" => {
                 let label = format!("confinement: {}\n", self.confinement.label());
@@ -377,7 +379,7 @@ impl Root for House<'_> {
             }
             _ => None,
         };
-        self.converse(RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))
+        self.converse(&RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))
     }
 
     fn ask(&mut self, name: &'static str, _rest: String, session: Option<String>) {

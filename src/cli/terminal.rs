@@ -57,9 +57,9 @@ fn capture(text: &str, is_out: bool) -> bool {
     CAPTURED.with_borrow_mut(|kept| {
         let Some((out, err)) = kept else { return false };
         if is_out {
-            out.push_str(text)
+            out.push_str(text);
         } else {
-            err.push_str(text)
+            err.push_str(text);
         }
         true
     })

@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_long_result_is_folded_and_can_be_had_whole() {
-        let text: String = (1..=20).map(|n| format!("row {n}\n")).collect();
+        let text: String = (1..=20).map(|n| format!("row {n}")).collect::<Vec<_>>().join("\n");
         let search = finished("search", &text, Value::Null);
         let (rows, folded) = search.rows(80, false);
         assert!(folded);

@@ -1,6 +1,8 @@
 //! The slash commands: names and what they do. What they print comes from who started the interface,
 //! so that it is the same text as on the command line.
 
+use std::fmt::Write as _;
+
 /// Who answers a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -111,11 +113,12 @@ pub fn help() -> String {
     let mut text = String::new();
     for command in COMMANDS {
         let name = format!("/{} {}", command.name, command.takes);
-        text.push_str(&format!("{name:<16}{}\n", command.about));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<16}{}", command.about);
     }
     text.push('\n');
     for (keys, about) in KEYS {
-        text.push_str(&format!("{keys}: {about}\n"));
+        let _ = writeln!(text, "{keys}: {about}");
     }
     text
 }

@@ -83,9 +83,9 @@ impl Composer {
         let shown = std::mem::take(&mut self.text);
         let whole = self.expand(&shown);
         self.remember(&whole);
-        let (history, killed) =
-            (std::mem::take(&mut self.history), std::mem::take(&mut self.killed));
-        *self = Self { history, killed, ..Self::default() };
+        let killed = std::mem::take(&mut self.killed);
+        let history = std::mem::take(&mut self.history);
+        *self = Self { killed, history, ..Self::default() };
         whole
     }
 

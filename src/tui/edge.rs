@@ -221,7 +221,6 @@ impl Edge {
             };
             self.state.at(self.start.elapsed());
             let effects = match happened {
-                Happened::Signal(SignalIs::End) => return Some(143),
                 Happened::Signal(SignalIs::Interrupt) => {
                     self.urgent = true;
                     self.state.typed(&Typed::Key(Key::ctrl('c')))
@@ -239,17 +238,19 @@ impl Edge {
                     self.resized();
                     Vec::new()
                 }
-                // The terminal is gone, as after HUP.
-                Happened::Input(Err(_)) | Happened::Written(false) => return Some(143),
+                // A terminal that is gone is as good as HUP.
+                Happened::Signal(SignalIs::End)
+                | Happened::Input(Err(_))
+                | Happened::Written(false) => return Some(143),
                 Happened::Input(Ok(bytes)) => {
                     self.urgent = true;
                     let typed = self.parser.feed(&bytes);
-                    self.typed(typed)
+                    self.typed(&typed)
                 }
                 Happened::NoMore => {
                     self.urgent = true;
                     let typed = self.parser.timeout();
-                    self.typed(typed)
+                    self.typed(&typed)
                 }
                 Happened::Written(true) => continue,
                 Happened::Event(Some(event)) => {
@@ -282,7 +283,7 @@ impl Edge {
         }
     }
 
-    fn typed(&mut self, typed: Vec<Typed>) -> Vec<Effect> {
+    fn typed(&mut self, typed: &[Typed]) -> Vec<Effect> {
         typed.iter().flat_map(|typed| self.state.typed(typed)).collect()
     }
 
@@ -372,7 +373,7 @@ impl Edge {
             return;
         }
         drop(timeout(LAST_FRAME, self.writer.idle()).await);
-        self.guard.leave();
+        Guard::leave();
         // The group: whoever is in one pipeline with kli stops as well, as with ^Z of the terminal.
         let stopped = kill_current_process_group(Kill::STOP);
         // Here somebody has let it go on.
@@ -410,7 +411,7 @@ impl Edge {
             self.writer.idle().await;
         };
         drop(timeout(LAST_FRAME, last).await);
-        self.guard.leave();
+        Guard::leave();
     }
 }
 

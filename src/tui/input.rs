@@ -201,9 +201,8 @@ impl Parser {
             }
             b'\r' => plain(Code::Enter),
             b'\t' => plain(Code::Tab),
-            0x7f => plain(Code::Backspace),
             // Ctrl-H: what some terminals send for Backspace, and many over ssh.
-            0x08 => plain(Code::Backspace),
+            0x7f | 0x08 => plain(Code::Backspace),
             0x00 => Key { alt, ..Key::ctrl(' ') },
             0x01..=0x1a => Key { alt, ..Key::ctrl(char::from(byte - 1 + b'a')) },
             0x1c..=0x1f => Key { alt, ..Key::ctrl(char::from(byte - 0x1c + b'4')) },

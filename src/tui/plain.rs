@@ -95,13 +95,12 @@ pub async fn run_plain(
                 }
                 effects
             }
-            event = plain.talk.events.recv(), if plain.agent_is_there => match event {
-                Some(event) => plain.event(event)?,
-                None => {
-                    plain.agent_is_there = false;
-                    plain.state.agent_is_gone();
-                    Vec::new()
-                }
+            event = plain.talk.events.recv(), if plain.agent_is_there => if let Some(event) = event {
+                plain.event(event)?
+            } else {
+                plain.agent_is_there = false;
+                plain.state.agent_is_gone();
+                Vec::new()
             },
             () = &mut plain.talk.agent, if plain.agent_is_there => {
                 plain.agent_is_there = false;
@@ -213,8 +212,11 @@ impl Plain<'_> {
     }
 
     fn show_rest(&mut self) -> io::Result<()> {
-        let text: String =
-            self.state.take_rows().iter().map(|row| format!("{}\n", row.text())).collect();
+        let mut text = String::new();
+        for row in self.state.take_rows() {
+            text.push_str(&row.text());
+            text.push('\n');
+        }
         self.print(&text)
     }
 }

@@ -441,7 +441,7 @@ impl State {
             self.context
         );
         if let Some(window) = self.facts.window {
-            text.push_str(&format!(" of {window}"));
+            text = format!("{text} of {window}");
         }
         text
     }

@@ -174,11 +174,11 @@ fn first_cluster(text: &str) -> &str {
 }
 
 /// Returns at most so many rows around one that must be seen.
-fn window(rows: Vec<Line>, must: usize, most: usize) -> Vec<Line> {
+fn window(rows: Vec<Line>, seen: usize, most: usize) -> Vec<Line> {
     if rows.len() <= most {
         return rows;
     }
-    let from = (must + 1).saturating_sub(most);
+    let from = (seen + 1).saturating_sub(most);
     rows.into_iter().skip(from).take(most).collect()
 }
 

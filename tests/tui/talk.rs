@@ -79,7 +79,7 @@ fn tools_show_what_they_do_and_edits_their_changes() {
 fn an_interrupt_before_any_output_gives_the_prompt_back() {
     let env = Env::new();
     let fake = FakeModel::start(vec![
-        Answer::new(message([text("never")])).delay(Duration::from_secs(60)),
+        Answer::new(message([text("never")])).delay(Duration::from_mins(1)),
         Answer::new(message([text("Now.")])),
     ]);
     let env = env.at(&fake.base_url()).var("ANTHROPIC_API_KEY", "sk-test-0123456789");

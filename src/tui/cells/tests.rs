@@ -76,7 +76,7 @@ proptest::proptest! {
             proptest::prop_assert!(row.width() <= most, "{:?} is wider than {}", row.text(), most);
         }
         if most >= 6 {
-            let letters = |text: &str| text.chars().filter(|c| c.is_ascii_lowercase()).collect::<String>();
+            let letters = |text: &str| text.chars().filter(char::is_ascii_lowercase).collect::<String>();
             let shown: String = rows.iter().map(Line::text).collect();
             proptest::prop_assert_eq!(letters(&shown), letters(&text));
         }

@@ -99,8 +99,7 @@ impl Renderer {
 
     fn begin(&mut self, tag: Tag<'_>) {
         match tag {
-            Tag::Paragraph => self.set_off(),
-            Tag::HtmlBlock => self.set_off(),
+            Tag::Paragraph | Tag::HtmlBlock => self.set_off(),
             Tag::Heading { level, .. } => {
                 self.set_off();
                 let style = Style {
@@ -322,7 +321,9 @@ impl Renderer {
                 .map(|(column, wide)| {
                     let mut cell = row.get(column).cloned().unwrap_or_default();
                     if number == 0 {
-                        cell.iter_mut().for_each(|span| span.style.bold = true);
+                        for span in &mut cell {
+                            span.style.bold = true;
+                        }
                     }
                     wrap(&cell, &nothing, &nothing, *wide)
                 })
@@ -369,7 +370,9 @@ impl Renderer {
             }
             for (column, cell) in row.iter().enumerate() {
                 let mut spans: Vec<Span> = head.get(column).cloned().unwrap_or_default();
-                spans.iter_mut().for_each(|span| span.style.bold = true);
+                for span in &mut spans {
+                    span.style.bold = true;
+                }
                 spans.push(Span::plain(": "));
                 spans.extend(cell.iter().cloned());
                 self.rows.extend(wrap(&spans, first, rest, self.width));

@@ -151,11 +151,11 @@ impl State {
         if let Some(work) = &mut self.work
             && let Some(at) = work.tools.iter().position(|tool| tool.id == id)
         {
-            let tool = work.tools.remove(at);
-            title = tool.title;
-            let took = self.now.saturating_sub(tool.since);
+            let ended = work.tools.remove(at);
+            title = ended.title;
+            let took = self.now.saturating_sub(ended.since);
             if took >= Duration::from_secs(2) {
-                title.push_str(&format!(" · {} s", took.as_secs()));
+                title = format!("{title} · {} s", took.as_secs());
             }
         }
         let finished = Finished { title, name, text, is_error, record };

@@ -179,7 +179,7 @@ fn calls_run_and_finish_and_the_last_result_unfolds() {
     it.event(Event::ToolOutput { id: "1".into(), text: "x\n".repeat(100_000) });
     assert!(it.work.as_ref().unwrap().tools[0].output.len() <= 4096, "the end is enough");
     it.at(Duration::from_secs(5));
-    let text: String = (1..=30).map(|n| format!("row {n}\n")).collect();
+    let text: String = (1..=30).map(|n| format!("row {n}")).collect::<Vec<_>>().join("\n");
     it.event(finished("1", "bash", &text));
     let shown = rows(&mut it);
     assert!(shown.contains(&"✓ bash make · 5 s".to_owned()), "{shown:?}");
