@@ -3,12 +3,16 @@
 //! Pure data, written to session files as it stands here. It must not know any provider: wire
 //! formats translate to and from these types in `model`.
 
+mod effort;
+mod price;
 mod redact;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use effort::{Effort, NoEffort};
+pub use price::{MOST as MOST_PRICE, Money, Price};
 pub use redact::{MARK, Pieces, Redactor};
 
 /// Who speaks. Tool results are spoken by the user, as all wire formats have it.

@@ -93,8 +93,19 @@ fn a_whole_task_runs_and_every_request_carries_what_it_should() {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    let all =
-        ["read", "write", "edit", "find", "search", "bash", "bash_jobs", "read_result", "inspect"];
+    let all = [
+        "read",
+        "write",
+        "edit",
+        "find",
+        "search",
+        "bash",
+        "bash_jobs",
+        "read_result",
+        "inspect",
+        "eval",
+        "task",
+    ];
     assert_eq!(tools, all);
     let read = results(&bodies[1]);
     assert_eq!(read.len(), 2, "both results are in one message");
@@ -226,7 +237,7 @@ fn read_only_refuses_every_writer_with_its_atom_and_the_source_and_changes_nothi
     assert_eq!(names, ["a.txt", "b.txt"]);
     assert_eq!(fs::read(env.work().join("a.txt")).unwrap(), "eins\ngrün\n".as_bytes());
 
-    // Control: without the flag the same calls have their effect (eval has no engine here).
+    // Control: without the flag the same calls have their effect.
     let model = FakeModel::strict(script());
     let control = Env::new().at(&model.base_url());
     workspace(&control);

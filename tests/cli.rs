@@ -50,7 +50,7 @@ fn bad_input_is_answered_with_the_value_and_the_repair() {
         (&["--json"], &["--print-authority"]),
         (&["config", "chekc"], &["`chekc`", "did you mean `check`?"]),
         (&["sesions", "list"], &["unknown command `sesions`", "did you mean `kli sessions`?"]),
-        (&["models"], &["`kli models` is not part of this version"]),
+        (&["models", "list"], &["unexpected argument `list`", "kli models"]),
         (&["mcp", "list"], &["`kli mcp` is not part of this version"]),
         (&["-p", "mend", "it"], &["unexpected word `it`", "quotes"]),
         (&["verison"], &["unknown command `verison`", "did you mean `kli version`?"]),

@@ -1,5 +1,6 @@
 //! A streaming fake of the model APIs on loopback or on a socket, for every test that needs a model.
-//! It tells by the path of a request which API is spoken: [`messages`] or [`chat`].
+//! It tells by the path of a request which API is spoken: [`messages`], [`chat`] or
+//! [`responses`].
 //!
 //! The test scripts one [`Answer`] a request: which bytes, where they are split, when they pause,
 //! how they end. Splits are exact: every piece is an HTTP chunk of its own, which a client's
@@ -24,6 +25,7 @@
 
 mod chat;
 mod messages;
+mod responses;
 mod wire;
 
 use std::{
@@ -264,8 +266,12 @@ impl Seen {
     }
 }
 
-#[derive(Debug)]
+/// Answers by what is asked.
+type Responder = Box<dyn Fn(&Seen) -> Answer + Send + Sync>;
+
 struct Shared {
+    /// Takes the place of the script; what it answered is not kept.
+    responder: Option<Responder>,
     script: Mutex<VecDeque<Answer>>,
     seen: Mutex<Vec<Seen>>,
     strict: bool,
@@ -274,7 +280,6 @@ struct Shared {
 }
 
 /// The fake: listens until it is dropped.
-#[derive(Debug)]
 pub(crate) struct FakeModel {
     place: Place,
     shared: Arc<Shared>,
@@ -320,6 +325,14 @@ impl FakeModel {
         Self::launch(script, false)
     }
 
+    /// As [`FakeModel::strict`], with answers that depend on the request. Requests are not kept.
+    pub(crate) fn answering(answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::Tcp(listener.local_addr().unwrap());
+        let accept = move || listener.accept().map(|(connection, _)| connection);
+        Self::listen_with(place, accept, Vec::new(), true, Some(Box::new(answer)))
+    }
+
     /// As [`FakeModel::start`], and refuses with 400 what the real API refuses. A refused request
     /// uses up no answer.
     pub(crate) fn strict(script: Vec<Answer>) -> Self {
@@ -346,7 +359,18 @@ impl FakeModel {
         script: Vec<Answer>,
         strict: bool,
     ) -> Self {
+        Self::listen_with(place, accept, script, strict, None)
+    }
+
+    fn listen_with<C: Connection>(
+        place: Place,
+        accept: impl Fn() -> std::io::Result<C> + Send + 'static,
+        script: Vec<Answer>,
+        strict: bool,
+        responder: Option<Responder>,
+    ) -> Self {
         let shared = Arc::new(Shared {
+            responder,
             script: Mutex::new(script.into()),
             seen: Mutex::default(),
             strict,
@@ -425,9 +449,16 @@ fn serve(mut connection: impl Connection, number: usize, shared: &Shared) -> std
     let mut reader = BufReader::new(connection.again()?);
     while let Some(seen) = request(&mut reader, number)? {
         let complaint = shared.strict.then(|| complaint(&seen)).flatten();
-        shared.seen.lock().unwrap().push(seen);
+        let respond = |seen: &Seen| shared.responder.as_ref().map(|responder| responder(seen));
         let answer = match complaint {
-            Some(complaint) => Answer::refusal(400, "invalid_request_error", &complaint),
+            Some(complaint) => Some(Answer::refusal(400, "invalid_request_error", &complaint)),
+            None => respond(&seen),
+        };
+        if shared.responder.is_none() {
+            shared.seen.lock().unwrap().push(seen);
+        }
+        let answer = match answer {
+            Some(answer) => answer,
             None => shared.script.lock().unwrap().pop_front().unwrap_or_else(|| {
                 Answer::refusal(400, "invalid_request_error", "the fake's script has run out")
             }),
@@ -524,6 +555,7 @@ fn complaint(seen: &Seen) -> Option<String> {
     match seen.line.as_str() {
         "POST /v1/messages" => messages::complaint(seen, &body),
         "POST /v1/chat/completions" => chat::complaint(&body),
+        "POST /v1/responses" => responses::complaint(&body),
         other => Some(format!("no such endpoint: {other}")),
     }
 }
@@ -552,7 +584,7 @@ pub(crate) fn thinking(text: &str, signature: &str) -> Part {
     Part::Thinking { text: text.to_owned(), signature: signature.to_owned() }
 }
 
-/// A redacted thinking block; Messages only. The strict fake takes it back only with data
+/// A redacted thinking block; not for Chat. The strict fake takes it back only with data
 /// `MODEL:…`.
 pub(crate) fn redacted_thinking(data: &str) -> Part {
     Part::Redacted(data.to_owned())

@@ -3,6 +3,7 @@
 
 mod codes;
 mod input;
+mod loops;
 mod streams;
 
 use std::{

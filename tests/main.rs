@@ -11,11 +11,15 @@
 mod agent;
 mod baked;
 mod cli;
+mod context;
 mod demo;
 mod docs;
 mod doctor;
 mod edits;
+#[cfg(feature = "lisp")]
+mod eval;
 mod fake_model;
+mod faults;
 mod generate;
 mod harness;
 mod headless;

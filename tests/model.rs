@@ -1,12 +1,15 @@
 //! The providers over real sockets: what they make of every way in which an answer can come, break
 //! or be refused, and what never shows. What holds for every API is here, run for each; what each has
-//! of its own is in [`anthropic`] and [`chat`].
+//! of its own is in [`anthropic`], [`chat`] and [`responses`].
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on should end its test")]
 
 mod anthropic;
 mod chat;
 mod closed;
+mod conformance;
 mod environment;
+mod listing;
+mod responses;
 mod runs;
 mod unix;
 
@@ -120,6 +123,14 @@ fn everything_read(wire: Wire) -> Vec<Delta> {
             opaque(json!({"type": "redacted_thinking", "data": "claude-x:data"})),
             said,
         ],
+        Wire::Responses => vec![
+            thought,
+            opaque(json!({"id": "rs_0", "type": "reasoning", "encrypted_content": "claude-x:sig",
+                "summary": [{"type": "summary_text", "text": "日本語 🦀"}]})),
+            opaque(json!({"id": "rs_1", "type": "reasoning", "summary": [],
+                "encrypted_content": "claude-x:data"})),
+            said,
+        ],
         Wire::Chat => vec![thought, said, opaque(json!({"reasoning_content": "日本語 🦀"}))],
     };
     let call = |id: &str, name: &str, arguments: &str| Delta::Call {
@@ -146,13 +157,14 @@ fn an_answer_with_everything_is_read() {
     }
 }
 
+/// What [`conformance`] does case by case, for an answer with all of them at once.
 #[test]
 fn any_split_in_any_line_ending_gives_the_same_deltas() {
     std::thread::scope(|scope| {
-        for wire in Wire::ALL {
-            for newline in Newline::ALL {
-                scope.spawn(move || every_split_gives_the_same(wire, newline));
-            }
+        // A line ending for each format; the table of cases has them all.
+        for (wire, newline) in Wire::ALL.into_iter().zip([Newline::CrLf, Newline::Cr, Newline::Lf])
+        {
+            scope.spawn(move || every_split_gives_the_same(wire, newline));
         }
     });
 }
@@ -367,7 +379,11 @@ fn an_unfinished_call_is_never_delivered() {
     for wire in Wire::ALL {
         let stream =
             wire.answer([text("I read."), tool_use("t1", "read", r#"{"path":"a/very/long"}"#)]);
-        let begun = if wire == Wire::Messages { "input_json_delta" } else { r#""arguments":"{"# };
+        let begun = match wire {
+            Wire::Messages => "input_json_delta",
+            Wire::Chat => r#""arguments":"{"#,
+            Wire::Responses => "event: response.function_call_arguments.delta",
+        };
         let at = stream.find(begun).unwrap() + 200;
         let (deltas, error) = asked(wire, Answer::new(stream).end_after(at));
         assert_eq!(joined(&deltas), [Delta::Text("I read.".into())]);

@@ -48,8 +48,9 @@ fn is_allowed(from: &str, to: &str) -> bool {
         ("cli::print", to) => ["agent", "message", "cli"].contains(&to),
         // The interface sees the same, and is handed everything else.
         ("tui", to) => ["agent", "message"].contains(&to),
-        // Settings hand lists of capabilities to authority; both are pure.
-        ("config", "authority") => true,
+        // Settings hand lists of capabilities to authority, and write prices and levels of effort in
+        // the vocabulary's words; all are pure.
+        ("config", "authority" | "message") => true,
         // Services do not know each other, nor the settings.
         ("model" | "tool" | "session", to) => layer(to) < layer(from) && to != "config",
         (from, to) => layer(to) < layer(from),
@@ -160,7 +161,7 @@ fn the_launcher_builds_from_a_short_list_of_crates() {
         .collect();
     assert!(crates.contains("serde_json"), "control: the list is read");
     assert!(crates.len() <= 25, "{} crates: {crates:?}", crates.len());
-    for heavy in ["clap", "tokio", "reqwest", "hyper"] {
+    for heavy in ["clap", "tokio", "reqwest", "hyper", "steel-core"] {
         assert!(!crates.contains(heavy), "{heavy} is in the launcher");
     }
 }
@@ -200,6 +201,8 @@ fn generated_documents_are_current() {
     use kli::config::{keys, policy_schema, schema_text, settings_schema};
 
     part_is_current("docs/authority.md", "atoms", &kli::authority::atom_table());
+    #[cfg(feature = "lisp")]
+    part_is_current("docs/eval.md", "procedures", &kli::tool::eval::procedures::table());
     part_is_current("docs/settings.md", "keys", &keys::markdown(keys::SETTINGS));
     part_is_current("docs/settings.md", "policy", &keys::markdown(keys::POLICY));
     file_is_current("schema/settings.schema.json", &schema_text(&settings_schema()));

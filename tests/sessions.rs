@@ -17,6 +17,7 @@ use crate::{
     harness::{Env, Ran, lines},
 };
 
+mod long;
 mod trouble;
 
 /// An environment whose model is a recording.
@@ -194,13 +195,15 @@ fn a_copy_goes_on_apart_from_its_session_also_in_another_workspace() {
     fs::create_dir(&moved).unwrap();
     let here = kli_in(&env, &moved, &["sessions", "list"]);
     assert_eq!(here.exits(0).out, "", "another workspace, other sessions");
-    kli_in(&env, &moved, &["-p", "x", "--resume", &first]).exits(2).says("no session");
+    let resumed = kli_in(&env, &moved, &["-p", "x", "--resume", &first]);
+    resumed.exits(0).says(&format!("session `{first}` is one of `{}`", env.work().display()));
+    kli_in(&env, &moved, &["-p", "x", "--resume", "nosuch"]).exits(2).says("no session");
     kli_in(&env, &moved, &["sessions", "show", &first]).exits(0);
     let there = kli_in(&env, &moved, &["sessions", "fork", &first]).exits(0).out.clone();
     let ran = kli_in(&env, &moved, &["-p", "x", "-c", "--output-format", "json"]);
     assert_eq!(ran.exits(0).json()["session"], json!(there.trim_end()));
     let all = env.kli(&["sessions", "list", "--all"]).exits(0).out.clone();
-    assert_eq!(all.lines().count(), 4, "{all}");
+    assert_eq!(all.lines().count(), 5, "{all}");
     assert!(all.contains(&format!("{}: one", moved.display())), "{all}");
     assert_eq!(picture(&file), before);
 }

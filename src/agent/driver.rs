@@ -3,141 +3,42 @@
 //! One task, one loop: operations, the model's stream, running tools and timers are waited for
 //! together, so an interrupt is seen at once whatever else is going on.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
-use futures_util::{
-    StreamExt as _,
-    future::{BoxFuture, FutureExt as _},
-    stream::BoxStream,
-};
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 
 use crate::{
-    authority::{Confinement, Report, Subject},
-    message::{Message, Redactor},
+    authority::Report,
     model::{Class, Delta, Model, ModelError, Request, ToolSpec},
-    tool::{Context, Tool, inspect::Told},
 };
 
 use super::{
-    Backlog, Budgets, Denied, Event, Fault, FaultKind, Op, Outcome,
+    Event, Fault, FaultKind, Op, Outcome,
+    around::Attachment,
+    compact,
+    ongoing::{Happened, Ongoing},
+    parts::{Parts, Record, told},
     screen::Screen,
     timing::Stopwatch,
-    turn::{Action, CallResult, Input, Retry, Turn, Why},
-    work::Bench,
+    turn::{Action, Candidate, Input, Turn, Why},
+    work::{Bench, tool_names},
 };
-
-/// Where what happens is written down, before it takes effect.
-pub trait Journal: Send {
-    /// Appends one record.
-    ///
-    /// # Errors
-    /// A sentence that names the file. The run stops: what cannot be recorded is not done.
-    fn append(&mut self, record: Record<'_>) -> Result<(), String>;
-
-    /// Makes what was appended survive a power loss.
-    ///
-    /// # Errors
-    /// As for `append`.
-    fn sync(&mut self) -> Result<(), String>;
-}
-
-/// Something to write down.
-#[derive(Clone, Copy, Debug)]
-pub enum Record<'a> {
-    /// A message of the conversation.
-    Message(&'a Message),
-    /// What the run may do: the report of the subject that its calls are checked against.
-    Authority(&'a Report),
-    /// The tokens of one request.
-    Usage {
-        /// `PROVIDER/MODEL` that was asked.
-        model: &'a str,
-        /// How many.
-        usage: crate::message::Usage,
-    },
-    /// A refused call.
-    Denied(&'a Denied),
-    /// A path that a tool created or changed.
-    Changed(&'a std::path::Path),
-    /// How a prompt ended.
-    End(&'a super::Summary),
-}
-
-/// What an agent is made of.
-pub struct Parts {
-    /// The model to ask.
-    pub model: Arc<dyn Model>,
-    /// Every tool there is; those whose atom is not held are not offered.
-    pub tools: Vec<Box<dyn Tool>>,
-    /// What the run may do.
-    pub subject: Arc<Subject>,
-    /// What confines the process, for the record.
-    pub confinement: Confinement,
-    /// What the tools need to know.
-    pub context: Arc<Context>,
-    /// The system prompt.
-    pub system: String,
-    /// The conversation so far, paired.
-    pub history: Vec<Message>,
-    /// Bounds of each prompt.
-    pub budgets: Budgets,
-    /// How failed requests are tried again.
-    pub retry: Retry,
-    /// Takes the keys of providers out of all that is said, before it is sent, shown or written.
-    pub redactor: Redactor,
-    /// Where the conversation is written down; `None` = nowhere.
-    pub journal: Option<Box<dyn Journal>>,
-    /// What the front end has not written yet; while it is full, answers are not read on.
-    pub backlog: Arc<Backlog>,
-    /// Whether to tell where the time went.
-    pub timed: bool,
-}
-
-impl std::fmt::Debug for Parts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts")
-            .field("model", &self.model)
-            .field("subject", &self.subject)
-            .field("budgets", &self.budgets)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A conversation that can be talked to.
 #[derive(Debug)]
 pub struct Agent {
-    parts: Parts,
+    pub(super) parts: Parts,
     offered: Vec<ToolSpec>,
-    turn: Turn,
-    bench: Bench,
+    pub(super) turn: Turn,
+    pub(super) bench: Bench,
     /// Whether the session says what the run may do.
     declared: bool,
     screen: Screen,
-}
-
-/// What is going on at the moment.
-struct Ongoing {
-    stream: Option<BoxStream<'static, Result<Delta, ModelError>>>,
-    work: Option<BoxFuture<'static, ()>>,
-    results: Option<UnboundedReceiver<CallResult>>,
-    retry_at: Option<Instant>,
-    deadline: Option<Instant>,
-    backlog: Arc<Backlog>,
-    watch: Stopwatch,
-}
-
-enum Happened {
-    Op(Option<Op>),
-    Stream(Option<Result<Delta, ModelError>>),
-    Result(CallResult),
-    WorkDone,
-    RetryDue,
-    Deadline,
-    Room,
+    /// What the prompt that is about to be submitted mentions.
+    pub(super) attached: Vec<Attachment>,
 }
 
 impl Agent {
@@ -158,7 +59,10 @@ impl Agent {
             subject: Arc::clone(&parts.subject),
             context: Arc::clone(&parts.context),
             redactor: parts.redactor.clone(),
+            places: Arc::default(),
+            heard: Arc::default(),
         };
+        bench.attend();
         let screen = Screen::new(parts.redactor.clone());
         let mut history = std::mem::take(&mut parts.history);
         // An older session, a context file: whatever the model reads passes here or through `Screen`.
@@ -168,8 +72,19 @@ impl Agent {
         parts.redactor.text(&mut parts.system);
         // A context that was told before keeps what it was told: it is the same run.
         let _told_before = parts.context.state.told.set(told(&parts, &offered, history.len()));
-        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry);
-        Self { parts, offered, turn, bench, declared: false, screen }
+        let candidate = |model: &Arc<dyn Model>| Candidate {
+            name: model.name().to_owned(),
+            price: model.price(),
+        };
+        let known = bench.tools.iter().map(|tool| tool.name()).chain(tool_names());
+        let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry)
+            .asking(
+                candidate(&parts.model),
+                parts.fallbacks.iter().map(candidate).collect(),
+                known.map(str::to_owned).collect::<Vec<_>>(),
+            )
+            .compacting(parts.compaction, compact::base(&parts.system, &offered));
+        Self { parts, offered, turn, bench, declared: false, screen, attached: Vec::new() }
     }
 
     /// Works until the operations end. Every submitted prompt ends with one [`Event::Done`].
@@ -185,24 +100,36 @@ impl Agent {
         };
         let mut open = true;
         let mut busy = false;
+        let mut held = VecDeque::new();
         while open || busy {
-            let input = match ongoing.next(&mut ops, open).await {
+            let happened = match held.pop_front() {
+                Some(op) => Happened::Op(Some(op)),
+                None => ongoing.next(&mut ops, open).await,
+            };
+            let input = match happened {
                 Happened::Op(None) => {
                     open = false;
                     continue;
                 }
-                Happened::Op(Some(Op::Submit(text))) => {
-                    if !busy {
+                Happened::Op(Some(op)) => {
+                    if !busy && matches!(op, Op::Submit(_) | Op::Compact { .. }) {
                         busy = true;
+                        self.begin();
                         ongoing.watch = Stopwatch::start();
                         ongoing.deadline =
                             self.parts.budgets.time.and_then(|t| Instant::now().checked_add(t));
                     }
-                    Input::Submit(text)
+                    match op {
+                        Op::Submit(text) => {
+                            self.attach(&text, &mut ops, &mut held).await;
+                            Input::Submit(text)
+                        }
+                        Op::Steer(text) => Input::Steer(text),
+                        Op::Compact { focus } => Input::Compact(focus),
+                        Op::Interrupt => Input::Stop(Why::Interrupt),
+                        Op::Terminate => Input::Stop(Why::Terminate),
+                    }
                 }
-                Happened::Op(Some(Op::Steer(text))) => Input::Steer(text),
-                Happened::Op(Some(Op::Interrupt)) => Input::Stop(Why::Interrupt),
-                Happened::Op(Some(Op::Terminate)) => Input::Stop(Why::Terminate),
                 Happened::Stream(Some(Ok(delta))) => {
                     ongoing.watch.piece();
                     if matches!(delta, Delta::Done { .. }) {
@@ -213,7 +140,7 @@ impl Agent {
                 Happened::Stream(Some(Err(error))) => Input::Failed(error),
                 Happened::Stream(None) => Input::Failed(ModelError {
                     class: Class::Retry { after: None },
-                    message: format!("the answer of `{}` broke off", self.parts.model.name()),
+                    message: format!("the answer of `{}` broke off", self.model().name()),
                     network: true,
                 }),
                 Happened::Result(result) => Input::Result(Box::new(result)),
@@ -231,8 +158,10 @@ impl Agent {
                     Input::Stop(Why::Time(self.parts.budgets.time.unwrap_or_default()))
                 }
             };
-            for input in self.screen.pass(input) {
-                busy &= !self.take(input, &mut ongoing, &events);
+            for input in self.accompanied(input, &events) {
+                for input in self.screen.pass(input) {
+                    busy &= !self.take(input, &mut ongoing, &events);
+                }
             }
         }
     }
@@ -288,6 +217,12 @@ impl Agent {
         done
     }
 
+    /// Returns the model that is asked at the moment.
+    fn model(&self) -> &Arc<dyn Model> {
+        let fallback = self.turn.asks().checked_sub(1).and_then(|at| self.parts.fallbacks.get(at));
+        fallback.unwrap_or(&self.parts.model)
+    }
+
     fn perform(
         &mut self,
         action: Action,
@@ -297,11 +232,19 @@ impl Agent {
         match action {
             Action::Record(message) => return self.append(Record::Message(&message)),
             Action::RecordUsage(usage) => {
-                let model = self.parts.model.name().to_owned();
-                return self.append(Record::Usage { model: &model, usage });
+                let model = Arc::clone(self.model());
+                return self.append(Record::Usage { model: model.name(), usage });
             }
             Action::RecordDenied(denied) => return self.append(Record::Denied(&denied)),
             Action::RecordChanged(path) => return self.append(Record::Changed(&path)),
+            Action::RecordCompaction(compaction) => {
+                let (done, messages) = &*compaction;
+                return self.append(Record::Compaction { done, messages });
+            }
+            Action::Summarise(message) => {
+                let request = compact::summariser(message);
+                ongoing.stream = Some(self.model().stream(request));
+            }
             Action::Sync => {
                 if let Some(Err(error)) = self.parts.journal.as_mut().map(|j| j.sync()) {
                     return Performed::Failed(error);
@@ -315,9 +258,9 @@ impl Agent {
                     max_tokens: None,
                 };
                 if self.parts.timed {
-                    ongoing.watch.request(|| self.parts.model.request_bytes(&request));
+                    ongoing.watch.request(|| self.model().request_bytes(&request));
                 }
-                ongoing.stream = Some(self.parts.model.stream(request));
+                ongoing.stream = Some(self.model().stream(request));
             }
             Action::Sleep { after, jitter } => {
                 let extra = jitter.mul_f64(fastrand::f64());
@@ -336,8 +279,10 @@ impl Agent {
                 ongoing.retry_at = None;
             }
             Action::Emit(event) => {
-                if matches!(event, Event::Asking { .. }) {
-                    ongoing.watch.turn();
+                match &event {
+                    Event::Asking { .. } => ongoing.watch.turn(),
+                    Event::Usage { usage, cost, .. } => self.parts.ledger.spend(*usage, *cost),
+                    _ => {}
                 }
                 emit(events, event);
             }
@@ -369,27 +314,6 @@ impl Agent {
     }
 }
 
-/// Returns what the model may ask about its own run: the very value that calls are checked against.
-fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told {
-    let bound = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
-    let Budgets { turns, tokens, time } = parts.budgets;
-    Told {
-        report: Report::new(&parts.subject, parts.confinement),
-        tools: offered.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
-        context: vec![
-            format!("model: {}", parts.model.name()),
-            format!("system prompt: {} bytes", parts.system.len()),
-            format!("messages before this prompt: {messages}"),
-            format!("budget of turns for each prompt: {}", bound(turns.map(|n| n.to_string()))),
-            format!("budget of tokens for each prompt: {}", bound(tokens.map(|n| n.to_string()))),
-            format!(
-                "budget of time for each prompt: {}",
-                bound(time.map(|t| format!("{} s", t.as_secs())))
-            ),
-        ],
-    }
-}
-
 /// Tells the front end; one that has gone away does not stop the run.
 pub(super) fn emit(events: &UnboundedSender<Event>, event: Event) {
     drop(events.send(event));
@@ -399,58 +323,6 @@ enum Performed {
     Ok,
     Done,
     Failed(String),
-}
-
-impl Ongoing {
-    /// Waits for whatever comes first. Signals and results are looked at before the stream, so that
-    /// a fast stream cannot starve an interrupt.
-    async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
-        let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
-        let full = stream.is_some() && backlog.is_full();
-        tokio::select! {
-            biased;
-            op = ops.recv(), if open => Happened::Op(op),
-            () = at(*deadline) => Happened::Deadline,
-            result = next_result(results) => Happened::Result(result),
-            () = ended(work) => Happened::WorkDone,
-            () = backlog.room(), if full => Happened::Room,
-            delta = next_delta(stream), if !full => Happened::Stream(delta),
-            () = at(*retry_at) => Happened::RetryDue,
-        }
-    }
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_result(results: &mut Option<UnboundedReceiver<CallResult>>) -> CallResult {
-    if let Some(receiver) = results {
-        if let Some(result) = receiver.recv().await {
-            return result;
-        }
-        *results = None;
-    }
-    std::future::pending().await
-}
-
-async fn next_delta(
-    stream: &mut Option<BoxStream<'static, Result<Delta, ModelError>>>,
-) -> Option<Result<Delta, ModelError>> {
-    match stream {
-        Some(stream) => stream.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
-    match work {
-        Some(work) => work.as_mut().map(|()| ()).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

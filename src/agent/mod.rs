@@ -2,17 +2,32 @@
 //! [`message`](crate::message) and nothing else of what is below.
 //!
 //! - [`turn`]: the conversation as a pure state machine, without clock, network or files.
+//! - [`compact`]: how a conversation that is too long is made shorter; pure.
 //! - [`schedule`]: which calls of one turn wait for which; pure.
 //! - [`Backlog`]: how a front end that cannot keep up holds the run back.
 //! - [`driver`]: the edge that asks the model, runs the tools and keeps the time.
 //!
 //! It must not know settings files, the command line or any front end.
 
+mod around;
+mod asked;
 mod backlog;
+pub mod compact;
+pub mod context;
 pub mod driver;
+mod ids;
+mod ledger;
+mod mentions;
+mod nested;
+mod ongoing;
+mod parts;
 mod prompt;
+mod quote;
 pub mod schedule;
 mod screen;
+mod step;
+mod stuck;
+pub mod task;
 mod timing;
 pub mod turn;
 mod work;
@@ -23,11 +38,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::message::{Arguments, Usage};
+use crate::message::{Arguments, Money, Usage};
 
 pub use backlog::Backlog;
-pub use driver::{Agent, Journal, Parts, Record};
+pub use compact::Compacted;
+pub use context::Surroundings;
+pub use driver::Agent;
+pub use ledger::Ledger;
+pub use parts::{Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
+pub use stuck::REPEATS;
+pub use task::Task;
 pub use timing::{Timings, TurnTimes};
 pub use work::tool_names;
 
@@ -38,6 +59,12 @@ pub enum Op {
     Submit(String),
     /// Say something while the agent works; it is delivered at the next boundary.
     Steer(String),
+    /// Make the conversation shorter: now, or at the next boundary while the agent works. One that is
+    /// idle ends it with an [`Event::Done`], whose text is the summary.
+    Compact {
+        /// What the summary should pay attention to.
+        focus: Option<String>,
+    },
     /// Stop the stream and the tools now; the session stays usable.
     Interrupt,
     /// The process is asked to end: as [`Op::Interrupt`], with another exit code.
@@ -98,6 +125,17 @@ pub enum Event {
         turn: u64,
         /// How many.
         usage: Usage,
+        /// What they cost, when the model's price is known.
+        cost: Option<Money>,
+    },
+    /// A model was given up, and the next one is asked the same.
+    FellBack {
+        /// `PROVIDER/MODEL` that was given up.
+        from: String,
+        /// `PROVIDER/MODEL` that is asked now.
+        to: String,
+        /// Why.
+        reason: String,
     },
     /// A request failed and will be tried again.
     Retrying {
@@ -110,6 +148,8 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The conversation was made shorter.
+    Compacted(Compacted),
     /// Something people should know that is no failure.
     Notice(String),
     /// Where the time went, right before the end; only when it was asked for.
@@ -181,10 +221,16 @@ pub struct Summary {
     pub exit: u8,
     /// The text of the last answer.
     pub text: String,
+    /// `PROVIDER/MODEL` that was asked last; `None` when the run did not start.
+    pub model: Option<String>,
     /// How often the model was asked.
     pub turns: u64,
     /// Tokens over all turns.
     pub usage: Usage,
+    /// What they cost; `None` when a price or a count is not known.
+    pub cost: Option<Money>,
+    /// What was to be told to the model ([`Op::Steer`]) and was not: the end came first.
+    pub undelivered: Vec<String>,
     /// Every refused call, in order.
     pub denied: Vec<Denied>,
     /// Physical paths that the tools created or changed, each once, in order.
@@ -204,4 +250,8 @@ pub struct Budgets {
     pub tokens: Option<u64>,
     /// Wall time.
     pub time: Option<Duration>,
+    /// Money over all turns. A model whose price is not known is not asked then.
+    pub cost: Option<Money>,
+    /// How often in a row the same calls may have the same results, at least 2; `None` = 5.
+    pub repeats: Option<u64>,
 }

@@ -15,6 +15,10 @@ pub struct Facts<'a> {
     pub replacement: Option<&'a str>,
     /// What whoever configured kli wants every run to know.
     pub context: Option<&'a str>,
+    /// What the person wants every run to know.
+    pub own: Option<&'a str>,
+    /// What the repository keeps for agents, fenced and labelled; may be empty.
+    pub references: &'a str,
     /// Comes last.
     pub appendix: Option<&'a str>,
 }
@@ -25,6 +29,14 @@ pub fn system_prompt(facts: &Facts<'_>) -> String {
     if let Some(context) = facts.context {
         text.push_str("\n\nInstructions of the person who configured kli:\n\n");
         text.push_str(context);
+    }
+    if let Some(own) = facts.own {
+        text.push_str("\n\nInstructions of the person you work for:\n\n");
+        text.push_str(own);
+    }
+    if !facts.references.is_empty() {
+        text.push_str("\n\n");
+        text.push_str(facts.references);
     }
     if let Some(appendix) = facts.appendix {
         text.push_str("\n\n");
@@ -84,6 +96,8 @@ mod tests {
             confinement: "none",
             replacement: None,
             context: None,
+            own: None,
+            references: "",
             appendix: None,
         }
     }
@@ -106,5 +120,11 @@ mod tests {
         let told = Facts { context: Some("be brief"), ..own };
         let label = "Instructions of the person who configured kli:";
         assert_eq!(system_prompt(&told), format!("mine\n\n{label}\n\nbe brief\n\nmore"));
+        let all = Facts { own: Some("be kind"), references: "files", ..told };
+        let person = "Instructions of the person you work for:";
+        assert_eq!(
+            system_prompt(&all),
+            format!("mine\n\n{label}\n\nbe brief\n\n{person}\n\nbe kind\n\nfiles\n\nmore")
+        );
     }
 }

@@ -45,7 +45,12 @@ impl Screen {
                 self.end_of_thinking(&mut inputs);
                 self.end_of_text(&mut inputs);
                 match &mut other {
-                    Input::Submit(text) | Input::Steer(text) => self.redactor.text(text),
+                    Input::Submit(text)
+                    | Input::Steer(text)
+                    | Input::Reference(text)
+                    | Input::Compact(Some(text)) => {
+                        self.redactor.text(text);
+                    }
                     Input::Failed(error) => self.redactor.text(&mut error.message),
                     Input::Delta(Delta::Opaque(value)) => self.redactor.value(value),
                     Input::Delta(Delta::Call { id, name, arguments }) => {
@@ -56,7 +61,13 @@ impl Screen {
                     Input::Delta(Delta::Done { stop: Stop::Other(word), .. }) => {
                         self.redactor.text(word);
                     }
-                    Input::Delta(_) | Input::RetryDue | Input::Result(_) | Input::Stop(_) => {}
+                    Input::Delta(_)
+                    | Input::Refused { .. }
+                    | Input::Spent(..)
+                    | Input::RetryDue
+                    | Input::Result(_)
+                    | Input::Compact(None)
+                    | Input::Stop(_) => {}
                 }
                 other
             }

@@ -5,126 +5,27 @@
 //! of events can be tested. Invariants: an action that records comes before the action that takes
 //! effect; every recorded call gets exactly one recorded result, in the order of the calls.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{
     message::{Arguments, Block, Message, Role, Stop, ToolCall, ToolResult, Usage},
-    model::{Class, Delta, ModelError},
+    model::Delta,
 };
 
-use super::{Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary};
+use super::{
+    Budgets, Denied, Event, Fault, FaultKind, Outcome, Summary,
+    asked::Asked,
+    ids::Used,
+    stuck::{REPEATS, Verdict, Watch},
+};
 
-/// How often in a row the model may answer with nothing but calls whose arguments cannot be read.
-const MALFORMED_TURNS: u32 = 3;
+pub use super::asked::Candidate;
+pub use super::step::{Action, CallResult, Input, Retry, Why};
+use compaction::{Compacting, Compaction};
 
-/// How failed requests are tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// The most retries of one request.
-    pub attempts: u32,
-    /// The first delay; it doubles each time.
-    pub base: Duration,
-    /// The longest wish of a server that is honoured; a longer one ends the run.
-    pub longest: Duration,
-    /// Whether a server that is not reached is tried again. One that answers is in any case.
-    pub unreached: bool,
-}
-
-impl Default for Retry {
-    /// Four retries after about 0.5, 1, 2 and 4 seconds: an endpoint that drops every connection
-    /// is given up within half a minute.
-    fn default() -> Self {
-        Self {
-            attempts: 4,
-            base: Duration::from_millis(500),
-            longest: Duration::from_mins(1),
-            unreached: true,
-        }
-    }
-}
-
-/// What the driver tells the machine.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// A person's prompt.
-    Submit(String),
-    /// Something to tell the model at the next boundary.
-    Steer(String),
-    /// A piece of the answer.
-    Delta(Delta),
-    /// The stream failed, or ended before it was done.
-    Failed(ModelError),
-    /// The delay before a retry is over.
-    RetryDue,
-    /// A call has ended.
-    Result(Box<CallResult>),
-    /// The run must stop now.
-    Stop(Why),
-}
-
-/// Why a run must stop before it is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Ctrl-C or its like.
-    Interrupt,
-    /// TERM or HUP.
-    Terminate,
-    /// The wall-time budget is used up.
-    Time(Duration),
-    /// The session could not be written.
-    Journal(String),
-}
-
-/// How a call ended.
-#[derive(Clone, Debug)]
-pub struct CallResult {
-    /// Its place among the calls of the turn.
-    pub index: usize,
-    /// What the model gets.
-    pub result: ToolResult,
-    /// The refusal, when it was refused.
-    pub denied: Option<Denied>,
-    /// The atoms under which it was allowed.
-    pub allowed: Vec<String>,
-    /// Physical paths that it created or changed.
-    pub changed: Vec<PathBuf>,
-}
-
-/// What the machine wants done, in this order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Append to the session, before anything that follows takes effect.
-    Record(Message),
-    /// Append the tokens of one request to the session.
-    RecordUsage(Usage),
-    /// Append a refusal to the session.
-    RecordDenied(Denied),
-    /// Append a changed path to the session.
-    RecordChanged(PathBuf),
-    /// Make what was recorded durable.
-    Sync,
-    /// Ask the model with the history as it stands.
-    Ask,
-    /// Wait, then say [`Input::RetryDue`]. `jitter` is the most to add to it.
-    Sleep {
-        /// The least to wait.
-        after: Duration,
-        /// The most to add.
-        jitter: Duration,
-    },
-    /// Run these calls.
-    Work(Vec<ToolCall>),
-    /// End the stream and the tools.
-    Abort,
-    /// Tell the front end.
-    Emit(Event),
-    /// The prompt is done with. The duration is the driver's to fill in.
-    Finish(Box<Summary>),
-}
+/// How often in a row the model may answer with nothing but calls that cannot be run: of tools that
+/// there are not, or with arguments that cannot be read.
+const UNUSABLE_TURNS: u32 = 3;
 
 #[derive(Debug)]
 enum State {
@@ -132,18 +33,22 @@ enum State {
     Asking { attempt: u32, blocks: Vec<Block> },
     Waiting { attempt: u32 },
     Working { calls: Vec<ToolCall>, results: Vec<Option<CallResult>>, committed: usize },
+    Compacting(Box<Compacting>),
 }
 
 /// One conversation's machine.
 #[derive(Debug)]
 pub struct Turn {
-    model: String,
+    asked: Asked,
+    /// The names of the tools that there are; empty = whatever is asked for.
+    tools: BTreeSet<String>,
     budgets: Budgets,
     retry: Retry,
     history: Vec<Message>,
     used: Used,
     state: State,
     steering: Vec<String>,
+    references: Vec<String>,
     turns: u64,
     usage: Usage,
     text: String,
@@ -151,28 +56,56 @@ pub struct Turn {
     /// Atoms of refusals that no later success under the same atom has made good.
     open_denials: BTreeSet<String>,
     changed: Vec<PathBuf>,
-    malformed_turns: u32,
+    unusable_turns: u32,
+    watch: Watch,
+    /// Whether a turn went by without a count of tokens in this prompt.
+    uncounted: bool,
+    compaction: Compaction,
 }
 
 impl Turn {
     /// Starts a machine on a history whose calls and results are paired.
     pub fn new(model: String, history: Vec<Message>, budgets: Budgets, retry: Retry) -> Self {
         Self {
-            model,
+            asked: Asked::new(Candidate { name: model, price: None }),
+            tools: BTreeSet::new(),
+            watch: Watch::new(budgets.repeats.unwrap_or(REPEATS)),
             budgets,
             retry,
             used: Used::of(&history),
+            compaction: Compaction::new(&history),
             history,
             state: State::Idle,
             steering: Vec::new(),
+            references: Vec::new(),
             turns: 0,
             usage: Usage::default(),
             text: String::new(),
             denied: Vec::new(),
             open_denials: BTreeSet::new(),
             changed: Vec::new(),
-            malformed_turns: 0,
+            unusable_turns: 0,
+            uncounted: false,
         }
+    }
+
+    /// Sets who is asked, those that take the place of the chosen one in order, and the names of the
+    /// tools that there are: a call of another one cannot be run.
+    #[must_use]
+    pub fn asking(
+        mut self,
+        chosen: Candidate,
+        fallbacks: Vec<Candidate>,
+        tools: impl IntoIterator<Item = String>,
+    ) -> Self {
+        self.asked.set(chosen, fallbacks);
+        self.tools = tools.into_iter().collect();
+        self
+    }
+
+    /// Returns the number of the model to ask: 0 is the chosen one, 1 the first after it.
+    pub fn asks(&self) -> usize {
+        self.asked.number()
     }
 
     /// Returns the conversation as it is to be sent.
@@ -189,14 +122,26 @@ impl Turn {
                 State::Idle => self.submit(text, &mut out),
                 _ => self.steering.push(text),
             },
+            Input::Reference(text) => self.references.push(text),
+            Input::Refused { denied, is_open } => self.refused(denied, is_open, &mut out),
+            Input::Spent(usage, cost) => {
+                self.usage.add(usage);
+                self.asked.paid(cost);
+            }
             Input::Delta(delta) => self.delta(delta, &mut out),
             Input::Failed(error) => self.failed(error, &mut out),
             Input::RetryDue => {
                 if let State::Waiting { attempt } = self.state {
+                    // Nothing was said yet, so what came meanwhile can go along.
+                    if self.tell(&mut out) {
+                        out.push(Action::Sync);
+                    }
                     self.state = State::Asking { attempt, blocks: Vec::new() };
                     out.push(Action::Ask);
                 }
+                self.summarise(&mut out);
             }
+            Input::Compact(focus) => self.compact_asked(focus, &mut out),
             Input::Result(result) => self.result(*result, &mut out),
             Input::Stop(why) => self.stop(why, &mut out),
         }
@@ -208,29 +153,39 @@ impl Turn {
             self.steering.push(text);
             return;
         }
+        self.clear();
+        self.record(Message::user(text), out);
+        self.ask(out);
+    }
+
+    /// Forgets what an earlier prompt came to.
+    fn clear(&mut self) {
         self.turns = 0;
         self.usage = Usage::default();
         self.text.clear();
         self.denied.clear();
         self.open_denials.clear();
         self.changed.clear();
-        self.malformed_turns = 0;
-        self.record(Message::user(text), out);
-        self.ask(out);
+        self.unusable_turns = 0;
+        self.uncounted = false;
+        self.watch.clear();
+        self.asked.begin();
     }
 
     fn record(&mut self, message: Message, out: &mut Vec<Action>) {
+        self.compaction.add(&message);
         self.history.push(message.clone());
         out.push(Action::Record(message));
     }
 
     /// Asks, unless a budget says no.
     fn ask(&mut self, out: &mut Vec<Action>) {
-        for text in std::mem::take(&mut self.steering) {
-            self.record(Message::user(text), out);
-        }
+        self.tell(out);
         if let Some(fault) = self.over_budget() {
             self.finish(Outcome::Budget, Some(fault), out);
+            return;
+        }
+        if self.compacts(out) {
             return;
         }
         self.turns += 1;
@@ -240,21 +195,33 @@ impl Turn {
         out.push(Action::Ask);
     }
 
+    /// Records what was said meanwhile; says whether there was something. What is new is no loop.
+    fn tell(&mut self, out: &mut Vec<Action>) -> bool {
+        let references = std::mem::take(&mut self.references);
+        let steering = std::mem::take(&mut self.steering);
+        if !steering.is_empty() {
+            self.watch.clear();
+        }
+        let told = !steering.is_empty() || !references.is_empty();
+        for text in references.into_iter().chain(steering) {
+            self.record(Message::user(text), out);
+        }
+        told
+    }
+
     fn over_budget(&self) -> Option<Fault> {
-        let message = match (self.budgets.turns, self.budgets.tokens) {
-            (Some(limit), _) if self.turns >= limit => {
-                format!("the budget of {limit} turns is used up; raise it with `--max-turns`")
-            }
-            (_, Some(limit)) if self.usage.total() >= limit => format!(
-                "the budget of {limit} tokens is used up ({} used); raise it with `--max-tokens`",
-                self.usage.total()
-            ),
-            _ => return None,
-        };
+        let turns = self.budgets.turns.filter(|limit| self.turns >= *limit);
+        let turns = turns.map(|limit| {
+            format!("the budget of {limit} turns is used up; raise it with `--max-turns`")
+        });
+        let message = turns.or_else(|| self.over_tokens()).or_else(|| self.over_cost())?;
         Some(Fault { kind: FaultKind::Config, message })
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Vec<Action>) {
+        if matches!(self.state, State::Compacting(_)) {
+            return self.summary_delta(delta, out);
+        }
         let State::Asking { blocks, .. } = &mut self.state else { return };
         match delta {
             Delta::Text(text) => {
@@ -266,7 +233,7 @@ impl Turn {
             }
             Delta::Thinking(text) => out.push(Action::Emit(Event::Thinking(text))),
             Delta::Opaque(value) => {
-                blocks.push(Block::Opaque { model: self.model.clone(), value });
+                blocks.push(Block::Opaque { model: self.asked.name().to_owned(), value });
             }
             Delta::Call { id, name, arguments } => {
                 let arguments = Arguments::parse(&arguments);
@@ -288,10 +255,9 @@ impl Turn {
         out: &mut Vec<Action>,
     ) {
         if let Some(usage) = usage {
-            self.usage.add(usage);
-            out.push(Action::RecordUsage(usage));
-            out.push(Action::Emit(Event::Usage { turn: self.turns, usage }));
+            self.compaction.measured(usage);
         }
+        self.count(usage, out);
         let message = Message { role: Role::Assistant, blocks };
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
         let text = message.text();
@@ -299,12 +265,12 @@ impl Turn {
             self.text.clone_from(&text);
         }
         if message.blocks.is_empty() {
+            if *stop == Stop::ContextFull && self.refit(out) {
+                return;
+            }
             let fault = match stop {
                 Stop::Refusal => "the model declined to answer".to_owned(),
-                Stop::ContextFull => {
-                    "the conversation does not fit the model's context window; start a new session"
-                        .to_owned()
-                }
+                Stop::ContextFull => self.does_not_fit(),
                 Stop::MaxTokens => "the answer was cut before its first word".to_owned(),
                 _ => "the model's answer was empty".to_owned(),
             };
@@ -335,18 +301,25 @@ impl Turn {
             }
             return;
         }
-        let malformed = calls.iter().all(|call| matches!(call.arguments, Arguments::Malformed(_)));
-        self.malformed_turns = if malformed { self.malformed_turns + 1 } else { 0 };
+        let unusable = calls.iter().all(|call| {
+            matches!(call.arguments, Arguments::Malformed(_))
+                || !self.tools.is_empty() && !self.tools.contains(&call.name)
+        });
+        self.unusable_turns = if unusable { self.unusable_turns + 1 } else { 0 };
         self.state =
             State::Working { results: vec![None; calls.len()], calls: calls.clone(), committed: 0 };
         // Calls that can have no answering turn are not run: their effect would go unseen.
         if let Some(fault) = self.over_budget() {
             self.close_calls("not run: the run's budget is used up", out);
             self.finish(Outcome::Budget, Some(fault), out);
-        } else if self.malformed_turns >= MALFORMED_TURNS {
-            self.close_calls("not run: the arguments are not a JSON object", out);
+        } else if self.unusable_turns >= UNUSABLE_TURNS {
+            self.close_calls(
+                "not run: there is no such tool, or the arguments are not a JSON object",
+                out,
+            );
             let fault = format!(
-                "the model sent calls with unreadable arguments {MALFORMED_TURNS} times in a row"
+                "the model sent nothing but calls that cannot be run {UNUSABLE_TURNS} times in a \
+                 row: of tools that there are not, or with unreadable arguments"
             );
             self.fall_short(Outcome::Error, fault, out);
         } else {
@@ -360,11 +333,15 @@ impl Turn {
         if slot.is_none() {
             *slot = Some(result);
         }
+        let stuck = self.look_for_a_loop(out);
         self.commit(out);
         if let State::Working { results, committed, .. } = &self.state
             && *committed == results.len()
         {
-            self.ask(out);
+            match stuck {
+                Some(fault) => self.fall_short(Outcome::Error, fault, out),
+                None => self.ask(out),
+            }
         }
     }
 
@@ -374,14 +351,13 @@ impl Turn {
             let State::Working { results, committed, .. } = &mut self.state else { return };
             let Some(Some(result)) = results.get(*committed).cloned() else { return };
             *committed += 1;
-            if let Some(denied) = result.denied {
-                self.open_denials.insert(denied.atom.clone());
-                self.denied.push(denied.clone());
-                out.push(Action::RecordDenied(denied));
-            } else if !result.result.is_error {
+            if !result.result.is_error {
                 for atom in &result.allowed {
                     self.open_denials.remove(atom);
                 }
+            }
+            for denied in result.denied {
+                self.refused(denied, true, out);
             }
             for path in result.changed {
                 if !self.changed.contains(&path) {
@@ -394,6 +370,15 @@ impl Turn {
         }
     }
 
+    /// Lists a refusal; one that is open counts until something under its atom succeeds.
+    fn refused(&mut self, denied: Denied, is_open: bool, out: &mut Vec<Action>) {
+        if is_open {
+            self.open_denials.insert(denied.atom.clone());
+        }
+        self.denied.push(denied.clone());
+        out.push(Action::RecordDenied(denied));
+    }
+
     /// Gives every call that has none a result.
     fn close_calls(&mut self, text: &str, out: &mut Vec<Action>) {
         if let State::Working { calls, results, .. } = &mut self.state {
@@ -401,82 +386,13 @@ impl Turn {
                 slot.get_or_insert_with(|| CallResult {
                     index,
                     result: ToolResult { call: call.id.clone(), text: text.into(), is_error: true },
-                    denied: None,
+                    denied: Vec::new(),
                     allowed: Vec::new(),
                     changed: Vec::new(),
                 });
             }
         }
         self.commit(out);
-    }
-
-    fn failed(&mut self, error: ModelError, out: &mut Vec<Action>) {
-        let State::Asking { attempt, blocks } = &mut self.state else { return };
-        let attempt = *attempt;
-        let blocks = std::mem::take(blocks);
-        let delivered = !blocks.is_empty();
-        out.push(Action::Abort);
-        if let (Class::Retry { after }, false) = (&error.class, delivered)
-            && attempt < self.retry.attempts
-            && (self.retry.unreached || !error.network)
-            && after.is_none_or(|after| after <= self.retry.longest)
-        {
-            let backoff = self.retry.base.saturating_mul(1 << attempt.min(16));
-            let wait = after.unwrap_or(backoff);
-            let next = attempt + 1;
-            self.state = State::Waiting { attempt: next };
-            out.push(Action::Emit(Event::Retrying {
-                attempt: next,
-                of: self.retry.attempts,
-                after: wait,
-                reason: error.message,
-            }));
-            out.push(Action::Sleep { after: wait, jitter: backoff / 2 });
-            return;
-        }
-        let mut message = error.message;
-        if let Class::Retry { after: Some(after) } = error.class
-            && after > self.retry.longest
-        {
-            message = format!(
-                "{message}; it asks to wait {} s, which is longer than the {} s that a run waits: try \
-                 again then",
-                after.as_secs(),
-                self.retry.longest.as_secs()
-            );
-        }
-        let kind = match (&error.class, error.network) {
-            (Class::Auth, _) => FaultKind::Auth,
-            (_, true) => FaultKind::Network,
-            _ => FaultKind::Provider,
-        };
-        let fault = Some(Fault { kind, message });
-        if delivered {
-            self.keep_partial(blocks, "not run: the answer broke off", out);
-            self.finish(Outcome::Incomplete, fault, out);
-        } else {
-            self.finish(Outcome::Error, fault, out);
-        }
-    }
-
-    /// Records what had arrived, with a result for every call in it.
-    fn keep_partial(&mut self, mut blocks: Vec<Block>, reason: &str, out: &mut Vec<Action>) {
-        // A message may not end with a block that only explains what never came.
-        while matches!(blocks.last(), Some(Block::Opaque { .. })) {
-            blocks.pop();
-        }
-        if blocks.is_empty() {
-            return;
-        }
-        let message = Message { role: Role::Assistant, blocks };
-        let calls: Vec<ToolCall> = message.calls().cloned().collect();
-        let text = message.text();
-        if !text.trim().is_empty() {
-            self.text = text;
-        }
-        self.record(message, out);
-        self.state = State::Working { results: vec![None; calls.len()], calls, committed: 0 };
-        self.close_calls(reason, out);
     }
 
     fn stop(&mut self, why: Why, out: &mut Vec<Action>) {
@@ -491,6 +407,9 @@ impl Turn {
         }
         if let State::Asking { blocks, .. } = &mut self.state {
             let blocks = std::mem::take(blocks);
+            if !blocks.is_empty() {
+                self.asked.pay(None);
+            }
             self.keep_partial(blocks, "not run: interrupted", out);
         } else {
             self.close_calls("interrupted: the call was stopped and may have had effects", out);
@@ -510,92 +429,15 @@ impl Turn {
             }
         }
     }
-
-    fn finish(&mut self, outcome: Outcome, fault: Option<Fault>, out: &mut Vec<Action>) {
-        let provider = fault.as_ref().is_some_and(|fault| {
-            matches!(fault.kind, FaultKind::Provider | FaultKind::Auth | FaultKind::Network)
-        });
-        let denied = !self.open_denials.is_empty();
-        // Where several apply: budget, provider, denied, failed.
-        let (outcome, exit) = match outcome {
-            Outcome::Interrupted => (outcome, 130),
-            Outcome::Budget => (outcome, 5),
-            Outcome::Error | Outcome::Incomplete if provider => (outcome, 4),
-            Outcome::Denied | Outcome::Ok | Outcome::Error | Outcome::Incomplete if denied => {
-                (if outcome == Outcome::Ok { Outcome::Denied } else { outcome }, 3)
-            }
-            Outcome::Ok => (outcome, 0),
-            Outcome::Denied => (outcome, 3),
-            Outcome::Error | Outcome::Incomplete => (outcome, 1),
-        };
-        self.finish_with(outcome, exit, fault, out);
-    }
-
-    /// Ends a prompt whose answer came and is no good: the failure is the provider's, and the exit
-    /// code that of a task that is not done.
-    fn fall_short(&mut self, outcome: Outcome, message: impl Into<String>, out: &mut Vec<Action>) {
-        let fault = Fault { kind: FaultKind::Provider, message: message.into() };
-        let exit = if self.open_denials.is_empty() { 1 } else { 3 };
-        self.finish_with(outcome, exit, Some(fault), out);
-    }
-
-    fn finish_with(
-        &mut self,
-        outcome: Outcome,
-        exit: u8,
-        fault: Option<Fault>,
-        out: &mut Vec<Action>,
-    ) {
-        self.state = State::Idle;
-        self.steering.clear();
-        out.push(Action::Sync);
-        out.push(Action::Finish(Box::new(Summary {
-            outcome,
-            exit,
-            text: self.text.clone(),
-            turns: self.turns,
-            usage: self.usage,
-            denied: self.denied.clone(),
-            changed: self.changed.clone(),
-            duration: Duration::ZERO,
-            fault,
-        })));
-    }
-}
-
-/// The identifiers of calls that a conversation has, each with the last number that was put behind it.
-#[derive(Debug, Default)]
-struct Used(HashMap<String, u64>);
-
-impl Used {
-    fn of(history: &[Message]) -> Self {
-        Self(history.iter().flat_map(Message::calls).map(|call| (call.id.clone(), 1)).collect())
-    }
-
-    /// Returns a call's identifier, with a number behind it when the conversation has it already:
-    /// some servers count anew in every answer, and a history in which one stands twice is refused.
-    fn take(&mut self, id: String) -> String {
-        let id = if id.is_empty() { "call".to_owned() } else { id };
-        let Some(mut number) = self.0.get(&id).copied() else {
-            self.0.insert(id.clone(), 1);
-            return id;
-        };
-        let unused = loop {
-            number = number.saturating_add(1);
-            let unused = format!("{id}_{number}");
-            if !self.0.contains_key(&unused) {
-                break unused;
-            }
-        };
-        self.0.insert(id, number);
-        self.0.insert(unused.clone(), 1);
-        unused
-    }
 }
 
 fn internal(message: impl Into<String>) -> Fault {
     Fault { kind: FaultKind::Internal, message: message.into() }
 }
 
+mod budget;
+mod compaction;
+mod ending;
+mod failing;
 #[cfg(test)]
 mod tests;

@@ -16,11 +16,20 @@ use crate::{
     tool::{Context, Effect, Invocation, Outcome, Sink, Tool},
 };
 
-use super::{Denied, Event, driver::emit, schedule, turn::CallResult};
+use super::{
+    Denied, Event,
+    around::{Places, paths},
+    driver::emit,
+    nested::Heard,
+    schedule,
+    task::Task,
+    turn::CallResult,
+};
 
-/// Tools that have a name and an atom but no implementation in this version. A call is denied when
-/// the atom is not held, and answered honestly when it is.
-const NOT_YET: &[(&str, Atom)] = &[("eval", Atom::ImageEval), ("task", Atom::AgentSpawn)];
+/// Tools that have a name and an atom and that an agent may be without: `eval` is not part of this
+/// version, and a sub-agent has no `task`. A call is denied when the atom is not held, and answered
+/// honestly when it is.
+const NOT_YET: &[(&str, Atom)] = &[("eval", Atom::ImageEval), (Task::NAME, Atom::AgentSpawn)];
 
 /// What a result says that lost a key. [`MARK`](crate::message::MARK) is what stands there.
 const TAKEN: &str = "\n[a provider's key was taken out and stands as `…`; writing that back would \
@@ -43,6 +52,10 @@ pub(super) struct Bench {
     pub(super) subject: Arc<Subject>,
     pub(super) context: Arc<Context>,
     pub(super) redactor: Redactor,
+    /// Where calls worked, for the context files there.
+    pub(super) places: Arc<Places>,
+    /// What the calls within the call that runs came to.
+    pub(super) heard: Arc<Mutex<Heard>>,
 }
 
 impl Bench {
@@ -134,7 +147,7 @@ impl Bench {
                 arguments: call.arguments.clone(),
             },
         );
-        let (outcome, denied, allowed) = match self.admit(&call, prepared) {
+        let (mut outcome, mut denied, mut allowed) = match self.admit(&call, prepared) {
             Admission::Run(invocation, grants, allowed) => {
                 let pieces = Arc::new(Mutex::new(self.redactor.pieces()));
                 let (id, sender, live) = (call.id.clone(), events.clone(), Arc::clone(&pieces));
@@ -147,29 +160,27 @@ impl Bench {
                 let sink: Sink = Arc::new(move |text: &str| {
                     show(live.lock().unwrap_or_else(PoisonError::into_inner).push(text));
                 });
+                let requested = paths(&*invocation);
                 let outcome = invocation.run(grants, sink).await;
+                self.places.note(requested, &outcome);
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
-                (outcome, None, allowed)
+                (outcome, Vec::new(), allowed)
             }
-            Admission::Refuse(text) => {
-                // It may quote what was given, however long that is.
-                let text = self.context.state.results.cut(&text, "give less");
-                (Outcome::error(text), None, Vec::new())
-            }
+            Admission::Refuse(text) => (Outcome::error(text), Vec::new(), Vec::new()),
             Admission::Deny(denial) => {
-                let denied = Denied {
-                    tool: call.name.clone(),
-                    atom: denial.request.atom.to_string(),
-                    // The path is the physical one, which nobody has said yet.
-                    detail: self.redactor.redact(&denial.sentence()).into_owned(),
-                };
-                emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
                 let text = format!("{denial}; nothing was done");
-                (Outcome::error(text), Some(denied), Vec::new())
+                (Outcome::error(text), vec![self.denied(&call.name, &denial)], Vec::new())
             }
         };
+        let heard = Heard::take(&self.heard);
+        denied.extend(heard.denied);
+        allowed.extend(heard.allowed);
+        outcome.changed.extend(heard.changed);
+        for denied in &denied {
+            emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
+        }
         // Refusals as well: that of an edit shows the lines that are there.
-        let outcome = self.clean(outcome);
+        let outcome = self.clean(self.bounded(outcome));
         emit(
             events,
             Event::ToolFinished {
@@ -184,8 +195,27 @@ impl Bench {
         CallResult { index, result, denied, allowed, changed: outcome.changed }
     }
 
+    /// Keeps what went wrong within the budget of one result: it may quote what was given, or what
+    /// another program said, however long that is. Tools cut what they found themselves.
+    fn bounded(&self, mut outcome: Outcome) -> Outcome {
+        if outcome.is_error {
+            outcome.text = self.context.state.results.cut(&outcome.text, "give less");
+        }
+        outcome
+    }
+
+    /// Returns a refusal as results list it.
+    pub(super) fn denied(&self, tool: &str, denial: &Denial) -> Denied {
+        Denied {
+            tool: tool.to_owned(),
+            atom: denial.request.atom.to_string(),
+            // The path is the physical one, which nobody has said yet.
+            detail: short(&self.redactor.redact(&denial.sentence())),
+        }
+    }
+
     /// Takes the keys of providers out of what a tool found, before anyone gets it.
-    fn clean(&self, mut outcome: Outcome) -> Outcome {
+    pub(super) fn clean(&self, mut outcome: Outcome) -> Outcome {
         if self.redactor.finds(outcome.text.as_bytes()) {
             self.redactor.text(&mut outcome.text);
             outcome.text.push_str(TAKEN);
@@ -201,7 +231,11 @@ impl Bench {
     }
 
     /// Decides about a call: the only way from a model's words to an effect.
-    fn admit(&self, call: &ToolCall, prepared: Option<Box<dyn Invocation>>) -> Admission {
+    pub(super) fn admit(
+        &self,
+        call: &ToolCall,
+        prepared: Option<Box<dyn Invocation>>,
+    ) -> Admission {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
         };
@@ -259,10 +293,20 @@ impl Bench {
     }
 }
 
-enum Admission {
+pub(super) enum Admission {
     Run(Box<dyn Invocation>, Vec<Grant>, Vec<String>),
     Refuse(String),
     Deny(Box<Denial>),
+}
+
+/// The most characters of a refusal's sentence in results and sessions.
+const SENTENCE: usize = 2000;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SENTENCE) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 fn malformed(text: &str) -> String {

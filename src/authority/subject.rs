@@ -366,6 +366,18 @@ impl Subject {
         self.authority = after;
     }
 
+    /// Returns what a sub-agent may do: the meet of what this subject may and what was asked for
+    /// (`None`: nothing less), without starting further ones. Denied tools and approval stay as they
+    /// are.
+    #[must_use]
+    pub fn of_child(&self, asked: Option<Narrowing>) -> Self {
+        let mut child = self.clone();
+        for narrowing in asked.into_iter().chain([Narrowing::Drop(vec![Atom::AgentSpawn])]) {
+            child.narrow(Source::Parent, narrowing, &[]);
+        }
+        child
+    }
+
     /// Returns what the run may do.
     pub fn authority(&self) -> &Authority {
         &self.authority

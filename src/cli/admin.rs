@@ -68,6 +68,12 @@ pub(super) fn visible() -> Command {
         .args_conflicts_with_subcommands(true)
         .args(kli.get_arguments().filter(|arg| known(arg.get_id().as_str(), &FLAGS)).cloned())
         .subcommands(kli.get_subcommands().filter(|sub| known(sub.get_name(), &COMMANDS)).cloned())
+        .mut_subcommand("sessions", without_compact)
+}
+
+/// Of the sessions, what asks a model is hidden.
+fn without_compact(sessions: Command) -> Command {
+    sessions.mut_subcommand("compact", |compact| compact.hide(true))
 }
 
 /// Returns `kli-admin`'s part of the definition; the rest is hidden, and refused by [`unknown`].
@@ -85,6 +91,7 @@ fn command() -> Command {
     for name in of(hidden, &COMMANDS) {
         command = command.mut_subcommand(name, |sub| sub.hide(true));
     }
+    command = command.mut_subcommand("sessions", without_compact);
     let hidden = command.get_arguments().map(|arg| arg.get_id().to_string()).collect();
     for id in of(hidden, &FLAGS) {
         command = command.mut_arg(id, |arg| arg.hide(true));
@@ -94,6 +101,14 @@ fn command() -> Command {
 
 /// Returns what is wrong with a line that kli would take.
 fn unknown(matches: &ArgMatches) -> Option<String> {
+    if let Some(("sessions", sub)) = matches.subcommand()
+        && sub.subcommand_name() == Some("compact")
+    {
+        return Some(
+            "`sessions compact` asks a model, which kli-admin never does; use `kli sessions compact`"
+                .to_owned(),
+        );
+    }
     if let Some(name) = matches.subcommand_name() {
         return (!COMMANDS.contains(&name))
             .then(|| format!("`{name}` is no command of kli-admin; use `kli {name}`"));

@@ -55,6 +55,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PROVIDER/MODEL", value_hint = ValueHint::Other)]
     pub(crate) model: Option<String>,
 
+    /// Let the model think this much: none, minimal, low, medium, high, xhigh or max
+    #[arg(long, value_name = "LEVEL", value_hint = ValueHint::Other)]
+    pub(crate) effort: Option<String>,
+
     /// Set an option of the model, for example temperature=0
     #[arg(long, value_name = "KEY=VALUE", value_hint = ValueHint::Other)]
     pub(crate) model_option: Vec<String>,
@@ -63,7 +67,8 @@ pub(crate) struct RunArguments {
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "no_session"])]
     pub(crate) continue_latest: bool,
 
-    /// Go on with the session of this identifier, or of the only one that starts with it
+    /// Go on with the session of this identifier, of the only one that starts with it, or of the only one
+    /// whose first prompt holds this text
     #[arg(long, value_name = "ID", value_hint = ValueHint::Other, conflicts_with = "no_session")]
     pub(crate) resume: Option<String>,
 
@@ -119,6 +124,10 @@ pub(crate) struct RunArguments {
     #[arg(skip)]
     pub(crate) interactive: bool,
 
+    /// Leave out the context files of the repository and your own
+    #[arg(long)]
+    pub(crate) no_context: bool,
+
     /// Use this file instead of kli's own system prompt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) system_prompt_file: Option<PathBuf>,
@@ -126,6 +135,10 @@ pub(crate) struct RunArguments {
     /// Add this file to the system prompt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) append_system_prompt_file: Option<PathBuf>,
+
+    /// Set by `kli sessions compact`: what the summary should pay attention to, or nothing.
+    #[arg(skip)]
+    pub(crate) compact: Option<String>,
 }
 
 /// What standard output carries.
@@ -177,6 +190,12 @@ pub(crate) enum Command {
     Sandbox {
         #[command(subcommand)]
         command: SandboxCommand,
+    },
+    /// List the models that are known, with what is known of them, and say which one is chosen
+    Models {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Look at the sessions of this directory
     Sessions {
@@ -307,12 +326,12 @@ pub(crate) enum SessionsCommand {
     },
     /// Print what was said and done in a session
     Show {
-        /// The session's identifier, or the start of one
+        /// The session's identifier, the start of one, or words of its first prompt
         id: String,
     },
     /// Print a session whole
     Export {
-        /// The session's identifier, or the start of one
+        /// The session's identifier, the start of one, or words of its first prompt
         id: String,
         /// How
         #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
@@ -320,8 +339,22 @@ pub(crate) enum SessionsCommand {
     },
     /// Make a copy to go on with, and print its identifier
     Fork {
-        /// The session's identifier, or the start of one
+        /// The session's identifier, the start of one, or words of its first prompt
         id: String,
+    },
+    /// Have the model summarise a session, so that it goes on with less
+    Compact {
+        /// The session's identifier, the start of one, or words of its first prompt
+        id: String,
+        /// What the summary should pay attention to
+        #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other)]
+        focus: Option<String>,
+        /// Ask this model, or the one of this alias
+        #[arg(long, value_name = "PROVIDER/MODEL", value_hint = ValueHint::Other)]
+        model: Option<String>,
+        /// What standard output carries
+        #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+        output_format: OutputFormat,
     },
     /// Print where the sessions of this directory are, or would be
     Path,

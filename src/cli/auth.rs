@@ -1,6 +1,6 @@
 //! `kli auth`: where keys come from, and the file that keeps them.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -106,26 +106,8 @@ fn status(setup: &Setup, handed: &Handed, json: bool) -> Result<u8, CliError> {
     }
     names.sort();
     names.dedup();
-    let rows: Vec<Row> = names
-        .into_iter()
-        .map(|provider| {
-            let known = setup.settings.provider(&provider);
-            let (sources, problem) = match &known {
-                Ok(known) => (known.key_sources(), None),
-                Err(error) => (Some(KeySources::default()), Some(error.to_string())),
-            };
-            let mut found = sources.map_or_else(Vec::new, |sources| {
-                look(setup, handed, &provider, sources, store.as_ref())
-            });
-            // Whoever names a variable means the provider to get a key.
-            let asks =
-                setup.settings.providers.get(&provider).is_some_and(|p| p.key_env.get().is_some());
-            let here = matches!(&known, Ok(Provider::Server(server)) if is_here(&server.base_url));
-            let keyless = sources.is_none() || (here && !asks);
-            let used = if found.is_empty() { None } else { Some(found.remove(0)) };
-            Row { provider, keyless, used, shadowed: found, problem }
-        })
-        .collect();
+    let rows: Vec<Row> =
+        names.into_iter().map(|provider| row(setup, handed, provider, store.as_ref())).collect();
     if json {
         let line = serde_json::to_string(&Report { r#type: "auth", providers: rows })
             .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;
@@ -151,6 +133,59 @@ fn status(setup: &Setup, handed: &Handed, json: bool) -> Result<u8, CliError> {
     }
     terminal::out(&text);
     Ok(0)
+}
+
+fn row(
+    setup: &Setup,
+    handed: &Handed,
+    provider: String,
+    store: Option<&Result<Store, BadStore>>,
+) -> Row {
+    let known = setup.settings.provider(&provider);
+    let (sources, problem) = match &known {
+        Ok(known) => (known.key_sources(), None),
+        Err(error) => (Some(KeySources::default()), Some(error.to_string())),
+    };
+    let mut found =
+        sources.map_or_else(Vec::new, |sources| look(setup, handed, &provider, sources, store));
+    // Whoever names a variable means the provider to get a key.
+    let asks = setup.settings.providers.get(&provider).is_some_and(|p| p.key_env.get().is_some());
+    let here = matches!(&known, Ok(Provider::Server(server)) if is_here(&server.base_url));
+    let keyless = sources.is_none() || (here && !asks);
+    let used = if found.is_empty() { None } else { Some(found.remove(0)) };
+    Row { provider, keyless, used, shadowed: found, problem }
+}
+
+/// What is known of the key of a provider, without the key.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct KeyPlace {
+    /// Whether a run needs one.
+    pub(super) needed: bool,
+    /// Whether some place has one that works, as far as that can be told without running commands.
+    pub(super) found: bool,
+    /// The place in words; `None` = there is none.
+    pub(super) from: Option<String>,
+}
+
+/// Returns where the keys of these providers would come from; nothing is run and nothing shown.
+pub(super) fn places(
+    setup: &Setup,
+    handed: &Handed,
+    providers: impl IntoIterator<Item = String>,
+) -> BTreeMap<String, KeyPlace> {
+    let store = setup.paths.as_ref().map(|paths| Store::read(&credentials::file(paths)));
+    providers
+        .into_iter()
+        .map(|provider| {
+            let row = row(setup, handed, provider, store.as_ref());
+            let place = KeyPlace {
+                needed: !row.keyless,
+                found: row.used.as_ref().is_some_and(|used| used.problem.is_none()),
+                from: row.used.as_ref().map(Found::words),
+            };
+            (row.provider, place)
+        })
+        .collect()
 }
 
 /// Returns every place that has, or should have, a provider's key, in the order of a run.

@@ -9,7 +9,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (USAGE, "usage or configuration"),
     (3, "a call was denied and no later call under the same atom succeeded"),
     (PROVIDER, "provider or credentials"),
-    (5, "a budget ran out: turns, tokens, time"),
+    (5, "a budget ran out: turns, tokens, time, money"),
     (INTERNAL, "internal error"),
     (130, "interrupted (INT), or the reader of `stream-json` went away"),
     (143, "terminated (TERM, HUP)"),

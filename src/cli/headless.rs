@@ -3,7 +3,6 @@
 mod prompt;
 
 use std::{
-    ffi::OsString,
     fs::File,
     io::{Read as _, Write as _},
     path::Path,
@@ -17,26 +16,15 @@ use tokio::{
 };
 
 use crate::{
-    agent::{
-        Agent, Backlog, Budgets, Facts, Fault, FaultKind, Op, Parts, Summary, system_prompt,
-        turn::Retry,
-    },
-    authority::{Confinement, Grant, Report},
-    config::Settings,
-    host::{
-        self, Host,
-        confinement::{self, Signs},
-        files,
-        secrets::Handed,
-        state,
-    },
-    message::Redactor,
+    agent::{Agent, Backlog, Fault, FaultKind, Op, Parts, Summary},
+    authority::{Grant, Report},
+    host::{self, files, secrets::Handed, state},
     session,
-    tool::{self, BashOptions, Context},
 };
 
 use super::{
     args::RunArguments,
+    assembly::{Assembly, Models, Ready},
     credentials::Keys,
     error::{CliError, FAILED},
     journal,
@@ -44,20 +32,13 @@ use super::{
         self, Front,
         line::{Line, SCHEMA},
     },
-    provider::open_model,
-    setup::{Setup, read_small},
+    setup::Setup,
     signals::{self, Signals},
     terminal::{self, Lane},
     usage::no_command,
 };
 use prompt::Prompt;
 
-/// The largest file of a system prompt, in bytes.
-const SYSTEM_PROMPT_LIMIT: usize = 256 * 1024;
-/// Seconds that a command may take when neither the call nor the settings say.
-pub(super) const BASH_TIMEOUT: Duration = Duration::from_mins(2);
-/// The most that a call may ask for when the settings do not say.
-pub(super) const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 /// What is said while a session is read for long.
 const OPENING: &str = "the session is still being read; an interrupt ends that";
 /// How long a reader has for the result when a signal has ended the run.
@@ -69,7 +50,7 @@ const AFTER_A_SIGNAL: Duration = Duration::from_secs(2);
 /// # Errors
 /// For what keeps the run from starting.
 pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Result<u8, CliError> {
-    if !run.print {
+    if !run.print && run.compact.is_none() {
         refuse_near_commands(run)?;
         if terminal::input_is_terminal() {
             return super::interactive::run(run, handed);
@@ -131,7 +112,9 @@ fn run_in(
     // The prompt and the session come before the key: whoever mistyped one of them should not have
     // to mend the other first. A session that is to be gone on with is found before its prompt is
     // waited for.
-    prompt::check_argument(run)?;
+    if run.compact.is_none() {
+        prompt::check_argument(run)?;
+    }
     let wish = journal::Wish::new(run, setup);
     let resumed = if wish.continues() {
         let wish = wish.clone();
@@ -143,85 +126,50 @@ fn run_in(
     } else {
         None
     };
-    let (prompt, reading) = match prompt::read(runtime, &mut signals, run)? {
+    let reading = match &run.compact {
+        Some(focus) => Prompt::Text(focus.clone(), Duration::ZERO),
+        None => prompt::read(runtime, &mut signals, run)?,
+    };
+    let (prompt, reading) = match reading {
         Prompt::Text(text, reading) => (text, reading),
         Prompt::Interrupted(code) => return Ok(end_early(runtime, front, &mut signals, code)),
     };
-    let subject = Arc::new(setup.subject());
     setup.check_start()?;
     let mut keys = Keys::new(setup, handed, runtime, &mut signals);
-    let opened = open_model(setup, &mut keys);
+    let opened = Models::open(setup, &mut keys);
     let redactor = keys.redactor();
-    let model = match (opened, keys.interrupted()) {
+    let models = match (opened, keys.interrupted()) {
         (_, Some(code)) => return Ok(end_early(runtime, front, &mut signals, code)),
         (opened, None) => opened?,
     };
-    let model_name = model.name().to_owned();
-    let signs = Signs::read(&setup.environment);
-    let confinement = confinement::judge(&signs);
-    // A server on a socket needs no network.
-    let needs_network = model.needs_network();
-    let network_is_off = signs.network_is_off();
-    let tools = tool::standard();
-    let offered: Vec<&str> = tools
-        .iter()
-        .filter(|tool| subject.offers(tool.name(), &tool.atom()))
-        .map(|tool| tool.name())
-        .collect();
-    let system = system(run, setup, &offered, confinement)?;
-    let context = Arc::new(Context {
-        host: Host::default(),
-        workspace: setup.workspace.clone(),
-        home: setup.environment.home(),
-        state: setup.paths.as_ref().map_or_else(tool::State::default, |paths| {
-            tool::State::keeping_results_in(paths.state().to_owned())
-        }),
-        bash: bash(setup, &redactor)?,
-    });
-    let begun = match resumed {
-        Some(resumed) => resumed,
-        None => journal::open(&wish)?,
-    };
+    let assembly = Assembly::new(setup, models, redactor)?;
+    let Ready { parts, session, notices } = assembly.converse(run, wish, resumed, backlog)?;
     front.line(&Line::Init {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        session: begun.id.clone(),
-        model: model_name.clone(),
+        session: session.clone(),
+        model: assembly.model().name().to_owned(),
         profile: setup.profile().to_owned(),
-        tools: offered.iter().map(|name| (*name).to_owned()).collect(),
-        authority: authority(&Report::new(&subject, confinement)),
-        confinement: confinement.label(),
+        tools: assembly.offered().iter().map(|name| (*name).to_owned()).collect(),
+        authority: authority(&Report::new(assembly.subject(), assembly.confinement())),
+        confinement: assembly.confinement().label(),
         workspace: setup.workspace.display().to_string(),
     });
-    for notice in setup.warnings.iter().chain(&begun.notices) {
+    for notice in assembly.notices().chain(&notices) {
         front.notice(notice);
     }
     front.name(print::Names {
-        session: begun.id,
-        model: Some(model_name),
+        session,
+        model: Some(assembly.model().name().to_owned()),
         startup: started.elapsed().saturating_sub(reading),
     });
-    let parts = Parts {
-        model,
-        tools,
-        subject,
-        confinement,
-        context,
-        system,
-        history: begun.history,
-        budgets: budgets(&setup.settings),
-        retry: retry(network_is_off),
-        redactor,
-        journal: begun.journal,
-        backlog,
-        timed: run.timings,
-    };
     runtime.block_on(async {
-        let mut summary = drive(parts, prompt, &mut signals, front).await;
-        if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
-        {
-            fault.message.push_str(way_out(needs_network, network_is_off, confinement));
-        }
+        let op = match run.compact {
+            Some(_) => Op::Compact { focus: Some(prompt).filter(|focus| !focus.is_empty()) },
+            None => Op::Submit(prompt),
+        };
+        let mut summary = drive(parts, op, &mut signals, front).await;
+        assembly.way_out().add_to(&mut summary);
         front.result(&summary);
         Ok(deliver(front, &mut signals, &summary).await)
     })
@@ -315,14 +263,14 @@ fn front(
 }
 
 /// Runs the agent and the printer side by side until the prompt is done with.
-async fn drive(parts: Parts, prompt: String, signals: &mut Signals, front: &mut Front) -> Summary {
+async fn drive(parts: Parts, op: Op, signals: &mut Signals, front: &mut Front) -> Summary {
     let (ops, inbox) = mpsc::unbounded_channel();
     let (outbox, events) = mpsc::unbounded_channel();
     let agent = Agent::new(parts).run(inbox, outbox);
     let gone = nobody_listens(front);
     let front = front.run(events);
     // Before any signal is passed on: an interrupt of nothing would be lost.
-    drop(ops.send(Op::Submit(prompt)));
+    drop(ops.send(op));
     let internal = |exit, message: &str| {
         let message = message.to_owned();
         print::not_started(exit, Fault { kind: FaultKind::Internal, message })
@@ -383,101 +331,4 @@ fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
         Some(error) => Err(error),
         None => Ok(()),
     }
-}
-
-/// What of the sandbox can stand between the run and its model, and what opens it.
-fn way_out(needs_network: bool, network_is_off: bool, confinement: Confinement) -> &'static str {
-    if needs_network && network_is_off {
-        "; the sandbox has no network: set `network` to true in its specification, or name a server \
-         on this machine there: its port in `localPorts`, or its socket in `allowSockets` with a \
-         `unix:` address"
-    } else if !needs_network && confinement == Confinement::KliSandbox {
-        "; the sandbox shows only sockets that `allowSockets` names: add it to its specification"
-    } else {
-        ""
-    }
-}
-
-/// Without a network what is not reached now is not reached later: ports and sockets are handed through
-/// from the start on. A server of this machine that answers that it is busy is asked again all the same.
-pub(super) fn retry(network_is_off: bool) -> Retry {
-    Retry { unreached: !network_is_off, ..Retry::default() }
-}
-
-pub(super) fn budgets(settings: &Settings) -> Budgets {
-    Budgets {
-        turns: settings.budgets.turns.get().copied(),
-        tokens: settings.budgets.tokens.get().copied(),
-        time: settings.budgets.time.get().copied(),
-    }
-}
-
-pub(super) fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
-    let settings = &setup.settings.bash;
-    let shell = match settings.shell.get() {
-        Some(shell) => setup.spelled(shell)?,
-        None => "bash".into(),
-    };
-    let max_timeout =
-        settings.max_timeout.or(BASH_MAX_TIMEOUT.max(settings.timeout.or(BASH_TIMEOUT)));
-    // Limits are whole seconds; a part of one counts as one, since none at all would end every
-    // command at once.
-    let seconds = |time: Duration| time.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX);
-    Ok(BashOptions {
-        shell,
-        timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
-        max_timeout: seconds(max_timeout),
-        withheld: withheld(setup, redactor),
-        pass: settings.pass_env.get().cloned().flatten(),
-        set: settings
-            .env
-            .iter()
-            .filter_map(|(name, value)| Some((name.clone(), value.get()?.clone())))
-            .collect(),
-    })
-}
-
-/// Returns the variables that commands do not get: those that are secret by name, and every other
-/// one whose value holds a key (`MY_KEY=$ANTHROPIC_API_KEY`).
-fn withheld(setup: &Setup, redactor: &Redactor) -> Vec<OsString> {
-    let named = setup.settings.secret_variables().into_iter().map(OsString::from);
-    let holding = setup
-        .environment
-        .vars()
-        .filter(|(_, value)| redactor.finds(value.as_encoded_bytes()))
-        .map(|(name, _)| name.to_owned());
-    named.chain(holding).collect()
-}
-
-pub(super) fn system(
-    run: &RunArguments,
-    setup: &Setup,
-    tools: &[&str],
-    confinement: Confinement,
-) -> Result<String, CliError> {
-    let replacement = run
-        .system_prompt_file
-        .as_deref()
-        .map(|file| system_file(&setup.workspace, file))
-        .transpose()?;
-    let appendix = run
-        .append_system_prompt_file
-        .as_deref()
-        .map(|file| system_file(&setup.workspace, file))
-        .transpose()?;
-    Ok(system_prompt(&Facts {
-        workspace: &setup.workspace,
-        tools,
-        confinement: &confinement.label(),
-        replacement: replacement.as_deref(),
-        context: setup.context.as_deref(),
-        appendix: appendix.as_deref(),
-    }))
-}
-
-fn system_file(workspace: &Path, file: &Path) -> Result<String, CliError> {
-    let bytes = read_small(&workspace.join(file), SYSTEM_PROMPT_LIMIT)?
-        .ok_or_else(|| CliError::config(format!("there is no file `{}`", file.display())))?;
-    String::from_utf8(bytes)
-        .map_err(|_| CliError::config(format!("`{}` is not UTF-8", file.display())))
 }

@@ -14,18 +14,13 @@ use tokio::{
 };
 
 use crate::{
-    agent::{Agent, Backlog, Parts},
-    authority::{Confinement, Subject},
+    agent::{Agent, Backlog, Event},
+    authority::Confinement,
     config::names,
-    host::{
-        self, Host,
-        confinement::{self, Signs},
-        secrets::Handed,
-    },
-    message::Redactor,
+    host::{self, Host, secrets::Handed},
     model::Model,
     session::Store,
-    tool::{self, Context, inspect::Told},
+    tool::{Context, inspect::Told},
     tui::{
         self, Answer, Conversation, Look, Root,
         state::{Facts, Level},
@@ -34,12 +29,14 @@ use crate::{
 
 use super::{
     args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
+    assembly::{Assembly, Models, Ready},
     config,
     credentials::Keys,
     doctor,
     error::CliError,
-    headless, journal, print_authority,
-    provider::open_model,
+    journal::Wish,
+    models, print_authority,
+    provider::{chosen_effort, model_name},
     sessions,
     setup::Setup,
     signals::Signals,
@@ -76,7 +73,12 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         let (setup, run) = (&setup, &run);
         let out = answers.clone();
         scope.spawn(move || answer_all(&commands, &out, setup, run, handed));
-        let mut house = House::new(run, setup, handed, &runtime, asks, answers)?;
+        let assembly = match assemble(setup, handed, &runtime)? {
+            Ok(assembly) => assembly,
+            Err(code) => return Ok(tui::End { code, session: None }),
+        };
+        let context = None;
+        let mut house = House { run, setup, assembly, context, asks, answers };
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
@@ -106,6 +108,25 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         terminal::note(&format!("kli: go on with `kli --resume {session}`"));
     }
     Ok(end.code)
+}
+
+/// Opens the models and looks around; the inner error is the exit code of a signal that came first.
+fn assemble<'a>(
+    setup: &'a Setup,
+    handed: &Handed,
+    runtime: &Runtime,
+) -> Result<Result<Assembly<'a>, u8>, CliError> {
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::listen()
+    };
+    let mut keys = Keys::new(setup, handed, runtime, &mut signals);
+    let opened = Models::open(setup, &mut keys);
+    let redactor = keys.redactor();
+    if let Some(code) = keys.interrupted() {
+        return Ok(Err(code));
+    }
+    Assembly::new(setup, opened?, redactor).map(Ok)
 }
 
 /// What a thread of its own is asked, so that keys are seen meanwhile.
@@ -144,6 +165,7 @@ fn answer_all(
 fn answer(asked: &Asked, run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
     match asked.name {
         "authority" => print_authority(run),
+        "model" => models::run(run, false, handed),
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
@@ -164,119 +186,76 @@ fn no_session(what: &str) -> CliError {
 struct House<'a> {
     run: &'a RunArguments,
     setup: &'a Setup,
-    model: Arc<dyn Model>,
-    redactor: Redactor,
-    subject: Arc<Subject>,
-    confinement: Confinement,
-    network_is_off: bool,
+    assembly: Assembly<'a>,
     /// The context of the conversation that goes on: what the model may ask about itself.
     context: Option<Arc<Context>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
 }
 
-impl<'a> House<'a> {
-    fn new(
-        run: &'a RunArguments,
-        setup: &'a Setup,
-        handed: &'a Handed,
-        runtime: &Runtime,
-        asks: blocking::Sender<Asked>,
-        answers: UnboundedSender<Answer>,
-    ) -> Result<Self, CliError> {
-        let mut signals = {
-            let _inside = runtime.enter();
-            Signals::listen()
-        };
-        let mut keys = Keys::new(setup, handed, runtime, &mut signals);
-        let model = open_model(setup, &mut keys)?;
-        let redactor = keys.redactor();
-        let signs = Signs::read(&setup.environment);
-        Ok(Self {
-            run,
-            setup,
-            model,
-            redactor,
-            subject: Arc::new(setup.subject()),
-            confinement: confinement::judge(&signs),
-            network_is_off: signs.network_is_off(),
-            context: None,
-            asks,
-            answers,
-        })
-    }
-
+impl House<'_> {
     /// Begins the conversation that the command line asks for.
     fn first(&mut self) -> Result<Conversation, CliError> {
         let mut talk = self.converse(self.run)?;
-        talk.notices.splice(0..0, self.setup.warnings.iter().cloned());
+        let mut notices: Vec<String> = self.assembly.notices().cloned().collect();
+        if self.setup.settings.log.get().is_some() {
+            notices.push(
+                "the setting `log` is for headless runs: this conversation is not written there"
+                    .to_owned(),
+            );
+        }
+        talk.notices.splice(0..0, notices);
         Ok(talk)
     }
 
     /// Begins a conversation on the session that these arguments ask for.
     fn converse(&mut self, run: &RunArguments) -> Result<Conversation, CliError> {
-        let (setup, confinement) = (self.setup, self.confinement);
-        let begun = journal::open(&journal::Wish::new(run, setup))?;
-        let tools = tool::standard();
-        let offered: Vec<&str> = tools
-            .iter()
-            .filter(|tool| self.subject.offers(tool.name(), &tool.atom()))
-            .map(|tool| tool.name())
-            .collect();
-        let system = headless::system(run, setup, &offered, confinement)?;
-        let context = Arc::new(Context {
-            host: Host::default(),
-            workspace: setup.workspace.clone(),
-            home: setup.environment.home(),
-            state: setup.paths.as_ref().map_or_else(tool::State::default, |paths| {
-                tool::State::keeping_results_in(paths.state().to_owned())
-            }),
-            bash: headless::bash(setup, &self.redactor)?,
-        });
-        self.context = Some(Arc::clone(&context));
+        let (setup, assembly) = (self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
-        let history = begun.history.clone();
-        let agent = Agent::new(Parts {
-            model: Arc::clone(&self.model),
-            tools,
-            subject: Arc::clone(&self.subject),
-            confinement,
-            context,
-            system,
-            history: begun.history,
-            budgets: headless::budgets(&setup.settings),
-            retry: headless::retry(self.network_is_off),
-            redactor: self.redactor.clone(),
-            journal: begun.journal,
-            backlog: Arc::clone(&backlog),
-            timed: false,
-        });
-        let (ops, inbox) = mpsc::unbounded_channel();
-        let (outbox, events) = mpsc::unbounded_channel();
+        let wish = Wish::new(run, setup);
+        let Ready { parts, session, notices } =
+            assembly.converse(run, wish, None, Arc::clone(&backlog))?;
+        self.context = Some(Arc::clone(&parts.context));
+        let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
         let (confined, level) = self.confined();
-        Ok(Conversation {
-            facts: Facts {
-                model: self.model.name().to_owned(),
-                effort: None,
-                window: None,
-                profile: setup.profile().to_owned(),
-                confinement: confined,
-                level,
-                session: begun.id,
-            },
-            history,
-            notices: begun.notices,
-            ops,
-            events,
-            agent: Box::pin(agent.run(inbox, outbox)),
-            backlog,
-        })
+        let facts = Facts {
+            model: parts.model.name().to_owned(),
+            effort: chosen_effort(setup, &model_name(setup)?)
+                .map(|effort| effort.name().to_owned()),
+            windows: std::iter::once(assembly.model())
+                .chain(assembly.fallbacks())
+                .map(window)
+                .collect(),
+            profile: setup.profile().to_owned(),
+            confinement: confined,
+            level,
+            session,
+        };
+        let history = parts.history.clone();
+        let agent = Agent::new(parts);
+        let (ops, inbox) = mpsc::unbounded_channel();
+        let (outbox, mut told) = mpsc::unbounded_channel();
+        let (shown, events) = mpsc::unbounded_channel();
+        let way_out = assembly.way_out();
+        let pass_on = async move {
+            while let Some(mut event) = told.recv().await {
+                if let Event::Done(summary) = &mut event {
+                    way_out.add_to(summary);
+                }
+                drop(shown.send(event));
+            }
+        };
+        let agent = async move {
+            tokio::join!(agent.run(inbox, outbox), pass_on);
+        };
+        let agent = Box::pin(agent);
+        Ok(Conversation { facts, history, notices, ops, events, agent, backlog })
     }
 
     /// Returns the confinement in a few words: `jail: net on · 3 hidden · ~/src/x`.
     fn confined(&self) -> (String, Level) {
         let workspace = self.workspace();
-        match self.confinement {
+        match self.assembly.confinement() {
             Confinement::KliSandbox => {
                 let plan = Host::default().jail().unwrap_or_default();
                 let network = match plan.get("network").and_then(serde_json::Value::as_bool) {
@@ -290,9 +269,10 @@ impl<'a> House<'a> {
                     .map_or_else(String::new, |count| format!(" · {count} hidden"));
                 (format!("jail: {network}{hidden} · {workspace}"), Level::Jailed)
             }
-            Confinement::Outer(_) => {
-                (format!("{} · {workspace}", self.confinement.label()), Level::Unverified)
-            }
+            Confinement::Outer(_) => (
+                format!("{} · {workspace}", self.assembly.confinement().label()),
+                Level::Unverified,
+            ),
             Confinement::None => (format!("no jail · {workspace}"), Level::Open),
             Confinement::Unknown => {
                 (format!("confinement unknown · {workspace}"), Level::Unverified)
@@ -319,7 +299,6 @@ impl<'a> House<'a> {
     /// What is known here, without looking anywhere.
     fn known(&self, name: &str) -> Option<String> {
         Some(match name {
-            "model" => format!("{}\nprofile: {}", self.model.name(), self.setup.profile()),
             "tools" => {
                 let tools = &self.told()?.tools;
                 let lines: Vec<String> =
@@ -332,7 +311,7 @@ impl<'a> House<'a> {
                 std::iter::once(workspace).chain(lines).collect::<Vec<_>>().join("\n")
             }
             "sandbox" => {
-                let label = format!("confinement: {}\n", self.confinement.label());
+                let label = format!("confinement: {}\n", self.assembly.confinement().label());
                 match Host::default().jail() {
                     Some(plan) => format!(
                         "{label}the launcher tells of its plan (hidden paths are counted, not \

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use crate::{
-    agent::{Journal, Outcome, Record},
+    agent::{Compacted, Journal, Outcome, Record, compact::Reason, task::Kept},
     message::Message,
-    session::{Entry, Log, Opened, Store},
+    session::{Compaction, Entry, Log, Opened, Store},
 };
 
 use super::{args::RunArguments, error::CliError, setup::Setup};
@@ -74,7 +74,7 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
     let store = Store::new(state);
     let config = |error: crate::session::SessionError| CliError::config(error.to_string());
     let found = match &wish.resume {
-        Some(id) => Some(store.find(&wish.workspace, id).map_err(config)?),
+        Some(id) => Some(store.find_anywhere(&wish.workspace, id).map_err(config)?),
         None if wish.continues => {
             let latest = store.latest(&wish.workspace).map_err(config)?;
             Some(latest.ok_or_else(|| {
@@ -118,6 +118,20 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
     })
 }
 
+/// Begins the session of a sub-agent, linked to its parent's. Without one of the parent's there is
+/// none; one that cannot be begun is said.
+pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
+    let (Some(parent), Some(state)) = (parent, &wish.state) else { return Kept::default() };
+    match Store::new(state).create_child(&wish.workspace, parent) {
+        Ok(log) => Kept {
+            id: Some(log.id().to_owned()),
+            journal: Some(Box::new(SessionJournal { log })),
+            notices: Vec::new(),
+        },
+        Err(error) => Kept { notices: vec![error.to_string()], ..Kept::default() },
+    }
+}
+
 struct SessionJournal {
     log: Log,
 }
@@ -132,6 +146,13 @@ impl Journal for SessionJournal {
                 Entry::Denied { tool: &denied.tool, atom: &denied.atom, detail: &denied.detail }
             }
             Record::Changed(path) => Entry::Changed { path },
+            Record::Compaction { done, messages } => {
+                let done = compaction(done);
+                return self
+                    .log
+                    .append(&Entry::Compaction { done: &done, messages })
+                    .map_err(|error| say(&error));
+            }
             Record::End(summary) => Entry::End {
                 outcome: outcome(summary.outcome),
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
@@ -151,6 +172,25 @@ fn say(error: &crate::session::SessionError) -> String {
         "{error}; the run stops, as what cannot be recorded is not done: mend that, or use \
          `--no-session`"
     )
+}
+
+fn compaction(done: &Compacted) -> Compaction {
+    Compaction {
+        reason: reason(done.reason).to_owned(),
+        before: done.before,
+        after: done.after,
+        trimmed: done.trimmed as u64,
+        summarised: done.summarised as u64,
+        summary: done.summary.clone(),
+    }
+}
+
+fn reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Threshold => "threshold",
+        Reason::ContextFull => "contextFull",
+        Reason::Asked => "asked",
+    }
 }
 
 fn outcome(outcome: Outcome) -> &'static str {

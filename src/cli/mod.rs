@@ -3,6 +3,7 @@
 
 mod admin;
 mod args;
+mod assembly;
 mod auth;
 mod completion;
 mod config;
@@ -10,11 +11,14 @@ mod credentials;
 mod demo;
 mod doctor;
 mod error;
+mod fallback;
 mod generate;
 mod headless;
 mod hidden;
+mod instructions;
 mod interactive;
 mod journal;
+mod models;
 mod policy;
 mod print;
 mod project;
@@ -47,7 +51,7 @@ use crate::{
     },
 };
 
-use args::{Arguments, Command, OutputFormat, RunArguments};
+use args::{Arguments, Command, OutputFormat, RunArguments, SessionsCommand};
 use error::{CliError, FAILED, INTERNAL, USAGE};
 use setup::Setup;
 
@@ -143,7 +147,17 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
         }
         Some(Command::Doctor { json }) => doctor::run(json, handed),
         Some(Command::Generate { directory }) => generate::run(&directory),
+        Some(Command::Models { json }) => models::run(&RunArguments::default(), json, handed),
         Some(Command::Sandbox { command }) => sandbox::run(&command),
+        Some(Command::Sessions {
+            command: SessionsCommand::Compact { id, focus, model, output_format },
+        }) => {
+            let (resume, compact) = (Some(id), Some(focus.unwrap_or_default()));
+            let run =
+                RunArguments { output_format, model, resume, compact, ..RunArguments::default() };
+            return headless::run(&run, handed, started)
+                .unwrap_or_else(|error| fail(&error, output_format != OutputFormat::Text));
+        }
         Some(Command::Sessions { command }) => sessions::run(&command),
         Some(Command::Trust { list, revoke, directory }) => {
             trust::run(list, revoke, directory.as_deref())

@@ -10,8 +10,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
-    agent::{Backlog, Event, Fault, FaultKind, Outcome, Summary, Timings},
-    message::{self, Usage},
+    agent::{Backlog, Compacted, Event, Fault, FaultKind, Outcome, Summary, Timings},
+    message::{self, Money, Usage},
 };
 
 use super::{
@@ -162,7 +162,18 @@ impl Front {
                 terminal::note(&terminal::one_line(&said));
                 Line::Denied { id, denied }
             }
-            Event::Usage { turn, usage } => Line::Usage { turn, usage },
+            Event::Usage { turn, usage, cost } => {
+                Line::Usage { turn, usage, cost: cost.map(Money::as_f64) }
+            }
+            Event::FellBack { from, to, reason } => {
+                terminal::note(&format!("kli: {reason}; `{to}` is asked in the place of `{from}`"));
+                Line::Fallback { from, to, reason }
+            }
+            Event::Compacted(done) => {
+                terminal::note(&format!("kli: {done}"));
+                let Compacted { reason, before, after, trimmed, summarised, .. } = done;
+                Line::Compacted { reason, before, after, trimmed, summarised }
+            }
             Event::Retrying { attempt, of, after, reason } => {
                 terminal::note(&format!(
                     "kli: {reason}; retry {attempt} of {of} in {:.1} s",
@@ -259,9 +270,10 @@ fn result(summary: &Summary, names: &Names, timings: Option<&Timings>) -> Line {
         outcome: summary.outcome,
         text: summary.text.clone(),
         session: names.session.clone(),
-        model: names.model.clone(),
+        model: summary.model.clone().or_else(|| names.model.clone()),
         turns: summary.turns,
         usage: summary.usage,
+        cost: summary.cost.map(Money::as_f64),
         denied: summary.denied.clone(),
         changed_files: summary
             .changed
@@ -332,8 +344,11 @@ fn empty() -> Summary {
         outcome: Outcome::Error,
         exit: INTERNAL,
         text: String::new(),
+        model: None,
         turns: 0,
         usage: Usage::default(),
+        cost: None,
+        undelivered: Vec::new(),
         denied: Vec::new(),
         changed: Vec::new(),
         duration: Duration::ZERO,

@@ -30,6 +30,9 @@ pub(crate) struct Project {
     pub(crate) file: PathBuf,
     /// Its bytes; `None` when there is no file.
     bytes: Option<Vec<u8>>,
+    /// The files beside it that change the system prompt once the project is trusted, as they were
+    /// read, or why they cannot be.
+    prompts: Vec<(PathBuf, Result<Vec<u8>, String>)>,
 }
 
 /// Returns the nearest directory with a `.git` in it, else the workspace.
@@ -46,12 +49,47 @@ impl Project {
         let root = root(workspace);
         let file = Paths::project_settings(&root);
         let bytes = read(&root, &file)?;
-        Ok(Self { root, file, bytes })
+        let place = file.parent().unwrap_or(&root);
+        let prompts = [Paths::system(place), Paths::append_system(place)]
+            .into_iter()
+            .filter_map(|file| {
+                // One that is not trusted must not stop a run.
+                let read = read(&root, &file).map_err(|error| error.fault.message).transpose()?;
+                Some((file, read))
+            })
+            .collect();
+        Ok(Self { root, file, bytes, prompts })
     }
 
-    /// Says whether there is a settings file.
+    /// Returns what a file beside the settings says about the system prompt; `None` when there is no
+    /// such file. Only a trusted project is to be asked.
+    ///
+    /// # Errors
+    /// For a file that cannot be read, or is no UTF-8.
+    pub(crate) fn prompt(&self, of: fn(&Path) -> PathBuf) -> Result<Option<String>, CliError> {
+        let wanted = of(self.file.parent().unwrap_or(&self.root));
+        let Some((file, read)) = self.prompts.iter().find(|(file, _)| *file == wanted) else {
+            return Ok(None);
+        };
+        let bytes = read.clone().map_err(CliError::config)?;
+        String::from_utf8(bytes).map(Some).map_err(|_| {
+            CliError::config(format!("`{}` is not UTF-8; write it anew as UTF-8", file.display()))
+        })
+    }
+
+    /// Returns the notice about files that count only once the project is trusted.
+    pub(crate) fn prompts_notice(&self) -> Option<String> {
+        let names: Vec<String> =
+            self.prompts.iter().map(|(file, _)| format!("`{}`", file.display())).collect();
+        (!names.is_empty()).then(|| {
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            format!("{} {verb} ignored until you trust the project (`kli trust`)", names.join(", "))
+        })
+    }
+
+    /// Says whether there is a settings file, or one that changes the system prompt.
     pub(crate) fn is_there(&self) -> bool {
-        self.bytes.is_some()
+        self.bytes.is_some() || !self.prompts.is_empty()
     }
 
     /// Reads what the file says, as far as the scope allows.
@@ -74,6 +112,10 @@ impl Project {
         home: Option<&Path>,
     ) -> Result<BTreeMap<String, String>, CliError> {
         let mut found = BTreeMap::new();
+        for (file, read) in &self.prompts {
+            let bytes = read.clone().map_err(CliError::config)?;
+            found.insert(self.name(file)?, digest(&bytes));
+        }
         let Some(bytes) = &self.bytes else { return Ok(found) };
         found.insert(self.name(&self.file)?, digest(bytes));
         let value = config::plain(&self.file.display().to_string(), bytes)

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use crate::{
-    config::{self, ModelName, Provider, Server},
+    config::{self, ModelName, ModelSettings, Provider, Server},
+    message::Effort,
     model::{
         Model,
         catalogue::{self, Kind, OpenError, Options, Secret},
@@ -39,7 +40,18 @@ pub(crate) fn model_name(setup: &Setup) -> Result<ModelName, CliError> {
 /// # Errors
 /// For settings that name no usable provider, and for a key that is missing.
 pub(crate) fn open_model(setup: &Setup, keys: &mut Keys<'_>) -> Result<Arc<dyn Model>, CliError> {
-    let name = model_name(setup)?;
+    open_named(setup, keys, model_name(setup)?)
+}
+
+/// Opens any model, as [`open_model`] does: a fallback, or one that a person switches to.
+///
+/// # Errors
+/// As [`open_model`].
+pub(crate) fn open_named(
+    setup: &Setup,
+    keys: &mut Keys<'_>,
+    name: ModelName,
+) -> Result<Arc<dyn Model>, CliError> {
     let provider = setup
         .settings
         .provider(&name.provider)
@@ -91,9 +103,9 @@ fn server_options(
     let kind = match kind {
         config::Kind::Anthropic => Kind::Anthropic,
         config::Kind::OpenAiChat => Kind::OpenAiChat,
-        config::Kind::OpenAi | config::Kind::Replay => {
-            let kind = kind.name();
-            return Err(CliError::internal(format!("no server speaks the kind `{kind}`")));
+        config::Kind::OpenAi => Kind::OpenAi,
+        config::Kind::Replay => {
+            return Err(CliError::internal("no server speaks the kind `replay`"));
         }
     };
     let named = setup
@@ -116,10 +128,37 @@ fn server_options(
     }
     options.headers =
         headers.into_iter().map(|(name, value)| (name, Secret::new(&value))).collect();
-    options.max_output = model.max_output.get().copied();
+    options.effort = effort(setup, &model);
+    describe(&mut options, &model);
     options.options = model.options.get().cloned().unwrap_or_default();
     options.options.extend(setup.settings.model_options());
     Ok(options)
+}
+
+/// Puts what the settings say about a model into its options.
+pub(crate) fn describe(options: &mut Options, model: &ModelSettings) {
+    options.max_output = model.max_output.get().copied();
+    options.context_window = model.context_window.get().copied();
+    options.efforts = model.efforts.get().cloned();
+    options.price = model.price.price();
+}
+
+/// Returns how much a model thinks: what is said of it alone comes first, unless a stronger layer
+/// says how much any model does.
+pub(super) fn effort(setup: &Setup, model: &ModelSettings) -> Option<Effort> {
+    let (all, one) = (&setup.settings.effort, &model.effort);
+    let chosen = if all.layer() > one.layer() { all } else { one };
+    chosen.get().copied()
+}
+
+/// Returns how much the model of this name thinks, when the settings say.
+pub(super) fn chosen_effort(setup: &Setup, name: &ModelName) -> Option<Effort> {
+    let provider = setup.settings.providers.get(&name.provider);
+    let model = provider.and_then(|provider| provider.models.get(&name.model));
+    match model {
+        Some(model) => effort(setup, model),
+        None => effort(setup, &ModelSettings::default()),
+    }
 }
 
 /// Returns an address with the home of a socket's path written out.

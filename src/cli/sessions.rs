@@ -57,6 +57,8 @@ pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
         }
         SessionsCommand::Export { id, format: ExportFormat::Json } => export::json(&place, id)?,
         SessionsCommand::Fork { id } => place.fork(id)?,
+        // A run of its own, which is begun where runs are.
+        SessionsCommand::Compact { .. } => {}
         SessionsCommand::Path => {
             let directory = place.store.directory(&place.workspace);
             terminal::out(&format!("{}\n", directory.display()));
@@ -130,7 +132,9 @@ fn said(error: &SessionError) -> CliError {
     match error {
         SessionError::Unknown { .. } => CliError::config(message)
             .hint("`kli sessions list --all` names the sessions of every directory"),
-        SessionError::Ambiguous { .. } | SessionError::Version { .. } => CliError::config(message),
+        SessionError::Ambiguous { .. }
+        | SessionError::AmbiguousWords { .. }
+        | SessionError::Version { .. } => CliError::config(message),
         SessionError::Write { .. }
         | SessionError::Read { .. }
         | SessionError::TooLong { .. }
@@ -147,6 +151,8 @@ struct Line<'a> {
     id: &'a str,
     workspace: Option<&'a str>,
     parent: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    task: bool,
     started: Option<String>,
     modified: String,
     prompt: Option<&'a str>,
@@ -162,6 +168,7 @@ fn line(session: &Found, overview: &Overview) -> String {
         id: &session.id,
         workspace: overview.workspace.as_deref(),
         parent: overview.parent.as_deref(),
+        task: overview.task,
         started: overview.started.map(rfc3339),
         modified: rfc3339(session.modified),
         prompt: overview.prompt.as_deref(),
@@ -185,6 +192,10 @@ const NUMBERS: [usize; 2] = [2, 3];
 fn row(session: &Found, overview: &Overview, all: bool) -> Row {
     let or_none = |text: Option<&str>, most| text.map_or_else(|| "-".to_owned(), |t| cut(t, most));
     let mut prompt = or_none(overview.prompt.as_deref(), PROMPT);
+    if overview.task {
+        let parent = overview.parent.as_deref().map_or("-".to_owned(), plain);
+        prompt = format!("(sub-agent of {parent}) {prompt}");
+    }
     if all {
         let workspace = overview.workspace.as_deref().map_or("-".to_owned(), plain);
         prompt = format!("{workspace}: {prompt}");

@@ -134,6 +134,11 @@ impl Setup {
         &self.effective.profile
     }
 
+    /// Returns the models that are asked when the chosen one is not to be had, in order.
+    pub(crate) fn fallbacks(&self) -> &[ModelName] {
+        &self.effective.fallbacks
+    }
+
     /// Says whether a run without a budget is refused.
     pub(crate) fn needs_budget(&self) -> bool {
         self.effective.needs_budget()
@@ -367,6 +372,7 @@ fn read_display(file: &Path, known: &Settings) -> Result<Settings, String> {
 fn flags(run: &RunArguments) -> Result<Settings, CliError> {
     let flags = Flags {
         model: run.model.clone(),
+        effort: run.effort.clone(),
         profile: run.profile.clone(),
         model_options: run.model_option.clone(),
         capabilities: run.capabilities.clone(),
@@ -415,6 +421,9 @@ fn read_project(
     warnings.extend(parsed.warnings.iter().map(ToString::to_string));
     if !trusted && settings.drop_strange_model(known) {
         ignored.push("model".to_owned());
+    }
+    if !trusted {
+        warnings.extend(project.prompts_notice());
     }
     warnings.extend(project::notice(project, &ignored));
     Ok(settings)
@@ -472,7 +481,7 @@ pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, C
 
 #[cfg(test)]
 mod tests {
-    use super::super::{headless, provider};
+    use super::super::{assembly, provider};
     use crate::config::{keys, parse_duration};
 
     #[test]
@@ -482,7 +491,7 @@ mod tests {
             serde_json::from_str::<String>(row.default).unwrap()
         };
         assert_eq!(default("model"), provider::DEFAULT_MODEL);
-        assert_eq!(parse_duration(&default("bash.timeout")), Ok(headless::BASH_TIMEOUT));
-        assert_eq!(parse_duration(&default("bash.maxTimeout")), Ok(headless::BASH_MAX_TIMEOUT));
+        assert_eq!(parse_duration(&default("bash.timeout")), Ok(assembly::BASH_TIMEOUT));
+        assert_eq!(parse_duration(&default("bash.maxTimeout")), Ok(assembly::BASH_MAX_TIMEOUT));
     }
 }

@@ -5,9 +5,9 @@ use std::{
     borrow::Cow,
     cell::RefCell,
     io::{self, IsTerminal as _, Read as _, Write as _},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -21,13 +21,39 @@ use rustix::{
 };
 use tokio::{io::Interest, net::unix::pipe, sync::watch};
 
-use crate::{agent::Backlog, authority::misleads};
+use crate::{agent::Backlog, authority::misleads, host::state};
 
 /// The most bytes of a prompt that are read from standard input.
 const PROMPT_LIMIT: u64 = 10 * 1024 * 1024;
 
 /// Whether something that standard output should carry could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);
+
+/// The real standard output, once [`keep_output`] has put it out of the reach of everything else.
+static KEPT: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Keeps standard output on a private descriptor, which no child inherits, and lets descriptor 1 lead
+/// nowhere: what foreign code inside the process prints (the engine of eval does when its stack
+/// overflows) cannot get between the lines of a result. Nothing may have been written half.
+///
+/// # Errors
+/// The system's refusal; then nothing has changed.
+pub(crate) fn keep_output() -> io::Result<()> {
+    let nowhere = state::open_write_nowhere()?;
+    let own = io::stdout().as_fd().try_clone_to_owned()?;
+    if KEPT.set(own).is_ok() {
+        rustix::stdio::dup2_stdout(&nowhere)?;
+    }
+    Ok(())
+}
+
+/// Returns the stream that results go to.
+fn output() -> BorrowedFd<'static> {
+    match KEPT.get() {
+        Some(kept) => kept.as_fd(),
+        None => rustix::stdio::stdout(),
+    }
+}
 
 /// Writes to standard output and flushes: as it is to a file or a program, free of control
 /// characters to a terminal. A closed pipe is no error, since nobody wants the rest; any other
@@ -69,10 +95,11 @@ fn write_out(text: &str) -> io::Result<()> {
     if capture(text, true) {
         return Ok(());
     }
+    // One lock: lines of two threads do not mix.
     let mut stdout = io::stdout().lock();
-    let text = if stdout.is_terminal() { Cow::Owned(scrub(text)) } else { Cow::Borrowed(text) };
+    let text = if output().is_terminal() { Cow::Owned(scrub(text)) } else { Cow::Borrowed(text) };
     stdout.flush()?;
-    write_whole(&stdout, text.as_bytes())
+    write_whole(output(), text.as_bytes())
 }
 
 /// Writes all of it. Whoever shares the stream may have made it one that does not block (some runtimes
@@ -243,7 +270,7 @@ impl Drop for Lane {
 /// Waits until nobody reads standard output any more; pends when it is no pipe, or when that never
 /// comes. A write says so too, but a run may have nothing to write for long.
 pub(crate) async fn reader_is_gone() {
-    let own = io::stdout().as_fd().try_clone_to_owned();
+    let own = output().try_clone_to_owned();
     let watched = own.and_then(pipe::Sender::from_owned_fd_unchecked);
     // Unchecked, as a checked one would no longer block, also for those who share it. Files cannot be
     // watched (epoll_ctl(2): EPERM), and have no reader.
@@ -267,7 +294,7 @@ pub(crate) fn input_is_terminal() -> bool {
 
 /// Says whether standard output is a terminal.
 pub(crate) fn output_is_terminal() -> bool {
-    io::stdout().is_terminal()
+    output().is_terminal()
 }
 
 /// Returns the terminal that standard input and output are, as a descriptor of its own: that of
@@ -277,11 +304,11 @@ pub(crate) fn output_is_terminal() -> bool {
 /// When the system gives no descriptor.
 pub(crate) fn both() -> io::Result<OwnedFd> {
     let same = rustix::termios::ttyname(io::stdin(), Vec::new()).ok()
-        == rustix::termios::ttyname(io::stdout(), Vec::new()).ok();
-    let reads = rustix::fs::fcntl_getfl(io::stdout())
+        == rustix::termios::ttyname(output(), Vec::new()).ok();
+    let reads = rustix::fs::fcntl_getfl(output())
         .is_ok_and(|flags| flags & rustix::fs::OFlags::RWMODE == rustix::fs::OFlags::RDWR);
     if same && reads {
-        io::stdout().as_fd().try_clone_to_owned()
+        output().try_clone_to_owned()
     } else {
         io::stdin().as_fd().try_clone_to_owned()
     }

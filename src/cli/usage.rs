@@ -11,7 +11,7 @@ use clap::{
 use super::{args::Arguments, error::CliError};
 
 /// Commands that are known by name and are not part of this version.
-const LATER: [&str; 4] = ["extension", "mcp", "mcp-serve", "models"];
+const LATER: [&str; 3] = ["extension", "mcp", "mcp-serve"];
 
 /// The longest line of usage that helps, in bytes: some name every option.
 const USAGE_LIMIT: usize = 100;
@@ -50,6 +50,11 @@ pub(super) fn refused(error: &Error, words: &[OsString], program: &str) -> CliEr
             said = said.hint(format!("did you mean `{nearest}`?"));
         }
     }
+    if let ([missing], ErrorKind::MissingRequiredArgument) = (named.as_slice(), error.kind())
+        && let Some(values) = values_of(words, missing)
+    {
+        said = said.hint(format!("the values are {values}"));
+    }
     let below = subcommand(words);
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default();
     if said.hints.is_empty() && error.kind() == ErrorKind::UnknownArgument && below.is_empty() {
@@ -62,6 +67,23 @@ pub(super) fn refused(error: &Error, words: &[OsString], program: &str) -> CliEr
         0 | USAGE_LIMIT.. => said.hint(format!("see `{program}{below} --help`")),
         _ => said.hint(format!("usage: `{usage}`")),
     }
+}
+
+/// Returns the values that an argument of the command in a line can have, when they are a few words.
+fn values_of(words: &[OsString], argument: &str) -> Option<String> {
+    let mut at = Arguments::command();
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        let Some(next) = at.find_subcommand(word).cloned() else { break };
+        at = next;
+    }
+    let argument = at.get_arguments().find(|it| it.to_string() == argument)?;
+    let values = argument.get_possible_values();
+    let names: Vec<&str> = values
+        .iter()
+        .filter(|it| !it.is_hide_set())
+        .map(clap::builder::PossibleValue::get_name)
+        .collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Returns the commands that a line begins with, each after a blank.
@@ -173,6 +195,11 @@ mod tests {
             (
                 &["kli", "sessions", "show"],
                 "kli: `<ID>` is missing\nhint: usage: `kli sessions show <ID>`",
+            ),
+            (
+                &["kli", "sandbox", "recipe"],
+                "kli: `<KIND>` is missing\nhint: the values are bwrap, docker, podman, systemd-run, \
+                 devcontainer\nhint: usage: `kli sandbox recipe <KIND>`",
             ),
             (
                 &["kli", "completion", "tcsh"],

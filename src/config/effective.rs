@@ -302,6 +302,7 @@ impl Effective {
                 budgets.time.get().map(|time| values::time(*time)),
                 budgets.time.layer(),
             ),
+            note("of money", budgets.cost.get().map(ToString::to_string), budgets.cost.layer()),
         ]
         .into_iter()
         .flatten()

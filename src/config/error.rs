@@ -113,6 +113,14 @@ pub enum Problem {
         /// The bound.
         most: usize,
     },
+    /// A number above its bound.
+    #[error("`{value}` is more than {most}")]
+    TooMuch {
+        /// The number.
+        value: u64,
+        /// The bound.
+        most: u64,
+    },
     /// An empty array where at least one value is needed.
     #[error("the array is empty; name at least one, or leave the key out")]
     Empty,

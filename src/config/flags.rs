@@ -14,6 +14,8 @@ use super::{
 pub struct Flags {
     /// `--model`
     pub model: Option<String>,
+    /// `--effort`
+    pub effort: Option<String>,
     /// `--profile`
     pub profile: Option<String>,
     /// `--model-option`, as often as it was given; the last one of a name counts.
@@ -74,6 +76,7 @@ impl Flags {
         }
 
         let mut settings = Settings {
+            effort: set("--effort", self.effort.as_ref(), values::effort)?,
             profile: set("--profile", self.profile.as_ref(), values::name)?,
             ..Settings::default()
         };
@@ -115,12 +118,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::authority::Source;
+    use crate::{authority::Source, message::Effort};
 
     #[test]
     fn flags_are_the_topmost_layer() {
         let flags = Flags {
             model: Some("replay/demo".into()),
+            effort: Some("xhigh".into()),
             profile: Some("review".into()),
             model_options: vec![
                 "temperature=0".into(),
@@ -135,6 +139,7 @@ mod tests {
         let settings = flags.settings().unwrap();
         assert_eq!(settings.model.get().unwrap().to_string(), "replay/demo");
         assert_eq!(settings.model.layer(), Some(Layer::Flag));
+        assert_eq!(settings.effort.get(), Some(&Effort::ExtraHigh));
         let options = settings.model_options();
         assert_eq!(options["temperature"], 0.5);
         assert_eq!(options["stop"], "END=1", "what is no JSON is text");
@@ -157,6 +162,13 @@ mod tests {
             flags.settings().unwrap_err().to_string()
         };
         for (error, parts) in [
+            (
+                bad(|f| f.effort = Some("hihg".into())),
+                [
+                    "--effort: unknown effort `hihg`, did you mean `high`?",
+                    "the levels are `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`",
+                ],
+            ),
             (
                 bad(|f| f.model = Some("gpt 4".into())),
                 ["--model: `gpt 4` names no model", "PROVIDER/MODEL"],

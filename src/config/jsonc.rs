@@ -11,6 +11,8 @@ use jsonc_parser::{
     tokens::Token,
 };
 
+use crate::message::Money;
+
 use super::{
     duration::parse_duration,
     error::{About, ConfigError, Place, Problem, Warning},
@@ -350,6 +352,22 @@ impl<'a> Node<'a> {
             return Err(self.type_error("a whole number"));
         };
         values::count(number.value).map_err(|error| self.error(error))
+    }
+
+    /// Returns an amount of money above nothing.
+    pub(super) fn money(&self) -> Result<Money, ConfigError> {
+        let Value::NumberLit(number) = self.value else {
+            return Err(self.type_error("a number"));
+        };
+        values::money(number.value).map_err(|error| self.error(error))
+    }
+
+    /// Returns a price, as millionths per million tokens.
+    pub(super) fn price(&self) -> Result<u64, ConfigError> {
+        let Value::NumberLit(number) = self.value else {
+            return Err(self.type_error("a number"));
+        };
+        values::price(number.value).map_err(|error| self.error(error))
     }
 
     /// Returns a length of time; a bare number is refused with the units.

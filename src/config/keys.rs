@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use crate::message::Effort;
+
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -29,6 +31,12 @@ pub enum Shape {
     Duration,
     /// A whole number from 1.
     Count,
+    /// An amount of money: a number above 0.
+    Money,
+    /// Money per million tokens: a number from 0.
+    Price,
+    /// An array of levels of effort.
+    Efforts,
     /// `true` or `false`.
     Flag,
     /// A list of capabilities.
@@ -99,7 +107,8 @@ impl Key {
 }
 
 const APPROVE: Shape = Shape::OneOf(&["never", "writes", "all"]);
-const KINDS: Shape = Shape::OneOf(&["anthropic", "openai-chat", "replay"]);
+const KINDS: Shape = Shape::OneOf(&["anthropic", "openai", "openai-chat", "replay"]);
+const EFFORT: Shape = Shape::OneOf(&Effort::NAMES);
 
 /// The keys of a settings file.
 pub const SETTINGS: &[Key] = &[
@@ -113,7 +122,7 @@ pub const SETTINGS: &[Key] = &[
     .project()
     .display(),
     key("models", Shape::Named, "", "aliases by name; a name has letters, digits, `-`, `_` and `.`"),
-    key("models.NAME", Shape::Models, "", "what the alias stands for; of an array the first one, the others are not asked yet"),
+    key("models.NAME", Shape::Models, "", "what the alias stands for; of an array the first one, and in its place the others in turn when it is overloaded or not reached"),
     key(
         "modelOptions",
         Shape::AnyMap,
@@ -131,7 +140,7 @@ pub const SETTINGS: &[Key] = &[
         "providers.NAME.baseUrl",
         Shape::Address,
         "",
-        "its address, `http://`, `https://` or `unix:` ([models.md](models.md)): for `anthropic` without `/v1`, for `openai-chat` with it; needed for names that are not built in",
+        "its address, `http://`, `https://` or `unix:` ([models.md](models.md)): for `anthropic` without `/v1`, for `openai` and `openai-chat` with it; needed for names that are not built in",
     ),
     key(
         "providers.NAME.keyEnv",
@@ -157,6 +166,44 @@ pub const SETTINGS: &[Key] = &[
         Shape::NamedFreely,
         "",
         "what is said about single models, by the provider's name for them",
+    ),
+    key(
+        "providers.NAME.models.NAME.contextWindow",
+        Shape::Count,
+        "",
+        "how many tokens a conversation with that model may have, the answer included; absent: what is known of the model",
+    ),
+    key(
+        "providers.NAME.models.NAME.effort",
+        EFFORT,
+        "",
+        "how much that model thinks; it comes before `effort` of the same layer or of a weaker one",
+    ),
+    key(
+        "providers.NAME.models.NAME.efforts",
+        Shape::Efforts,
+        "",
+        "the levels of effort that the model has, `[]` for none; absent: what is known of the model",
+    ),
+    key(
+        "providers.NAME.models.NAME.price",
+        Shape::Object,
+        "",
+        "what its tokens cost, in whatever currency, per million; it counts when `input` and `output` are set",
+    ),
+    key("providers.NAME.models.NAME.price.input", Shape::Price, "", "tokens of a request"),
+    key("providers.NAME.models.NAME.price.output", Shape::Price, "", "tokens of an answer"),
+    key(
+        "providers.NAME.models.NAME.price.cacheRead",
+        Shape::Price,
+        "",
+        "tokens of a request that came from a cache; absent: as `input`",
+    ),
+    key(
+        "providers.NAME.models.NAME.price.cacheWrite",
+        Shape::Price,
+        "",
+        "tokens of a request that were written to a cache; absent: as `input`",
     ),
     key(
         "providers.NAME.models.NAME.maxOutput",
@@ -232,6 +279,23 @@ pub const SETTINGS: &[Key] = &[
     key("budgets.turns", Shape::Count, "", "requests to the model").narrows(),
     key("budgets.tokens", Shape::Count, "", "tokens of all kinds together").narrows(),
     key("budgets.time", Shape::Duration, "", "wall time").narrows(),
+    key("budgets.cost", Shape::Money, "", "money, in the currency of the prices; a model without `providers.NAME.models.NAME.price` is not asked then").narrows(),
+    key("budgets.repeats", Shape::Count, "5", "how often in a row the same calls may have the same results before the run ends, at least 2").narrows(),
+    key("compaction", Shape::Object, "", "how long conversations are made shorter, see [sessions.md](sessions.md)"),
+    key("compaction.enabled", Shape::Flag, "true", "whether it is done unasked at the threshold"),
+    key(
+        "compaction.threshold",
+        Shape::Count,
+        "80",
+        "from which part of the model's context window on, in per cent; at most 100",
+    ),
+    key("compaction.keep", Shape::Count, "20000", "how many tokens of the latest are kept as they are"),
+    key(
+        "compaction.window",
+        Shape::Count,
+        "",
+        "the context window in tokens, where kli does not know the model's or it is to be smaller",
+    ),
     key("session", Shape::Object, "", "what is kept of a run"),
     key(
         "session.enabled",
@@ -240,15 +304,26 @@ pub const SETTINGS: &[Key] = &[
         "whether a session is kept; `--continue` and `--resume` keep theirs all the same",
     ),
     key("log", Shape::Path, "", "a file for the events of every run, as `--log FILE`"),
-    key("effort", Shape::Later, "", "how much the model thinks").display(),
+    key(
+        "context",
+        Shape::Texts,
+        "[\"AGENTS.md\", \"CLAUDE.md\"]",
+        "names of context files, see [context.md](context.md): the first one that a directory has counts; no `/`; `[]` is none",
+    )
+    .project(),
+    key(
+        "effort",
+        EFFORT,
+        "",
+        "how much the model thinks, as `--effort`; absent: the model's own choice. A model that has no such level gets the nearest, one without levels none, and that is said",
+    )
+    .display(),
     key("theme", Shape::Later, "", "the colours of the terminal interface").project().display(),
     key("keybindings", Shape::Later, "", "the keys of the terminal interface").project().display(),
-    key("context", Shape::Later, "", "names of instruction files").project(),
     key("skills", Shape::Later, "", "skills").project(),
     key("prompts", Shape::Later, "", "prompt templates"),
     key("extensions", Shape::Later, "", "extensions"),
     key("mcpServers", Shape::Later, "", "MCP servers"),
-    key("compaction", Shape::Later, "", "how long conversations are shortened"),
 ];
 
 /// The keys of a policy file.
@@ -273,6 +348,8 @@ pub const POLICY: &[Key] = &[
     key("budgets.turns", Shape::Count, "", "requests to the model").narrows(),
     key("budgets.tokens", Shape::Count, "", "tokens of all kinds together").narrows(),
     key("budgets.time", Shape::Duration, "", "wall time").narrows(),
+    key("budgets.cost", Shape::Money, "", "money, in the currency of the prices; a model without `providers.NAME.models.NAME.price` is not asked then").narrows(),
+    key("budgets.repeats", Shape::Count, "", "how often in a row the same calls may have the same results").narrows(),
     key(
         "allowedModels",
         Shape::ModelPatterns,
@@ -367,6 +444,9 @@ fn words(shape: Shape) -> String {
         Shape::Variable => "name of a variable".to_owned(),
         Shape::Duration => "duration".to_owned(),
         Shape::Count => "whole number from 1".to_owned(),
+        Shape::Money => "number above 0".to_owned(),
+        Shape::Price => "number from 0".to_owned(),
+        Shape::Efforts => "array of levels of effort".to_owned(),
         Shape::Flag => "`true` or `false`".to_owned(),
         Shape::Capabilities => "string, or array of strings and objects".to_owned(),
         Shape::Texts | Shape::Words => "array of strings".to_owned(),

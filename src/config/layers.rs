@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::authority::Source;
 
-use super::settings::{Bash, Budgets, Settings};
+use super::settings::{Bash, Budgets, Compaction, Settings};
 
 /// Where a value came from, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,6 +140,7 @@ impl Settings {
             alias,
             models: over_each(self.models, earlier.models),
             options: over_each(self.options, earlier.options),
+            effort: self.effort.over(earlier.effort),
             profile: self.profile.over(earlier.profile),
             profiles: over_each(self.profiles, earlier.profiles),
             capabilities,
@@ -147,8 +148,10 @@ impl Settings {
             providers,
             bash: self.bash.over(earlier.bash),
             budgets: self.budgets.over(earlier.budgets),
+            compaction: self.compaction.over(earlier.compaction),
             session: self.session.over(earlier.session),
             log: self.log.over(earlier.log),
+            context: self.context.over(earlier.context),
         }
     }
 
@@ -190,12 +193,25 @@ impl Bash {
     }
 }
 
+impl Compaction {
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            enabled: self.enabled.over(earlier.enabled),
+            threshold: self.threshold.over(earlier.threshold),
+            keep: self.keep.over(earlier.keep),
+            window: self.window.over(earlier.window),
+        }
+    }
+}
+
 impl Budgets {
     fn over(self, earlier: Self) -> Self {
         Self {
             turns: self.turns.over(earlier.turns),
             tokens: self.tokens.over(earlier.tokens),
             time: self.time.over(earlier.time),
+            cost: self.cost.over(earlier.cost),
+            repeats: self.repeats.over(earlier.repeats),
         }
     }
 
@@ -214,5 +230,7 @@ impl Budgets {
         lower(&mut self.turns, &bounds.turns);
         lower(&mut self.tokens, &bounds.tokens);
         lower(&mut self.time, &bounds.time);
+        lower(&mut self.cost, &bounds.cost);
+        lower(&mut self.repeats, &bounds.repeats);
     }
 }

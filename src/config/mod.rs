@@ -35,7 +35,8 @@ pub use layers::{Conflict, Layer, Setting};
 pub use paths::{NoHome, POLICY, Paths};
 pub use policy::{Forbidden, Pattern, Policy};
 pub use provider::{
-    ADDRESSES, KeySources, Kind, ModelSettings, Provider, ProviderError, ProviderSettings, Server,
+    ADDRESSES, KeySources, Kind, ModelSettings, PriceSettings, Provider, ProviderError,
+    ProviderSettings, Server,
 };
 pub use schema::{policy_schema, schema_text, settings_schema};
 pub use settings::{Bash, Budgets, MAX_BYTES, Parsed, ProfileSettings, Scope, Settings};

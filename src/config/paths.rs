@@ -107,6 +107,22 @@ impl Paths {
         baked.join("AGENTS.md")
     }
 
+    /// Returns the person's own instructions for every run.
+    pub fn own_context(&self) -> PathBuf {
+        self.config().join("AGENTS.md")
+    }
+
+    /// Returns what replaces kli's system prompt, in a configuration directory, a baked
+    /// configuration or the `.kli` of a project.
+    pub fn system(directory: &Path) -> PathBuf {
+        directory.join("SYSTEM.md")
+    }
+
+    /// Returns what is added to the system prompt, in the same places.
+    pub fn append_system(directory: &Path) -> PathBuf {
+        directory.join("APPEND_SYSTEM.md")
+    }
+
     /// Returns the settings file of a project.
     pub fn project_settings(root: &Path) -> PathBuf {
         root.join(".kli").join("settings.json")

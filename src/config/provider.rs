@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::authority::distance;
+use crate::{
+    authority::distance,
+    message::{Effort, Price},
+};
 
 use super::{
     error::{ConfigError, Warning},
@@ -23,7 +26,7 @@ pub const ADDRESSES: [(&str, &str); 2] =
 pub enum Kind {
     /// Anthropic Messages.
     Anthropic,
-    /// OpenAI Responses; no part of this version.
+    /// OpenAI Responses.
     OpenAi,
     /// OpenAI Chat Completions, of any server that has them.
     OpenAiChat,
@@ -55,6 +58,9 @@ struct BuiltIn {
     key_env: Option<&'static str>,
 }
 
+/// The built-in provider that has two APIs at one address.
+const OPENAI: &str = "https://api.openai.com/v1";
+
 const BUILT_IN: [BuiltIn; 4] = [
     BuiltIn {
         name: "anthropic",
@@ -71,16 +77,48 @@ const BUILT_IN: [BuiltIn; 4] = [
     },
     BuiltIn {
         name: "openai",
-        kind: Kind::OpenAiChat,
-        base_url: "https://api.openai.com/v1",
+        kind: Kind::OpenAi,
+        base_url: OPENAI,
         key_env: Some(names::OPENAI_API_KEY),
     },
     BuiltIn { name: "replay", kind: Kind::Replay, base_url: "", key_env: None },
 ];
 
+impl BuiltIn {
+    /// Whether its address and its key are meant for a kind: OpenAI itself speaks both of its own.
+    fn speaks(self, kind: Kind) -> bool {
+        self.kind == kind || (self.kind == Kind::OpenAi && kind == Kind::OpenAiChat)
+    }
+
+    /// Returns what it speaks when nobody says: behind another's address stands a server that is
+    /// compatible with OpenAI, and what those have for certain is Chat Completions.
+    fn usual_kind(self, settings: &ProviderSettings) -> Kind {
+        let address = settings.base_url.get().map_or(self.base_url, String::as_str);
+        match self.kind {
+            Kind::OpenAi if !is_openai(address) => Kind::OpenAiChat,
+            kind => kind,
+        }
+    }
+}
+
+/// Whether an address is OpenAI's own, regional ones (`eu.api.openai.com`) included.
+fn is_openai(address: &str) -> bool {
+    let host = address.split_once("://").map_or("", |(_, rest)| rest);
+    let host = host.split(['/', ':']).next().unwrap_or_default().to_ascii_lowercase();
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
+}
+
 /// What is said about one model of a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelSettings {
+    /// How many tokens a conversation may have, the answer included.
+    pub context_window: Setting<u64>,
+    /// How much it thinks.
+    pub effort: Setting<Effort>,
+    /// The levels of effort that it has.
+    pub efforts: Setting<Vec<Effort>>,
+    /// What its tokens cost.
+    pub price: PriceSettings,
     /// The most tokens of an answer.
     pub max_output: Setting<u64>,
     /// Further fields of the request's body. A later layer's replace an earlier one's as a whole.
@@ -90,6 +128,10 @@ pub struct ModelSettings {
 impl ModelSettings {
     fn over(self, earlier: Self) -> Self {
         Self {
+            context_window: self.context_window.over(earlier.context_window),
+            effort: self.effort.over(earlier.effort),
+            efforts: self.efforts.over(earlier.efforts),
+            price: self.price.over(earlier.price),
             max_output: self.max_output.over(earlier.max_output),
             options: self.options.over(earlier.options),
         }
@@ -103,6 +145,12 @@ impl ModelSettings {
         let mut settings = Self::default();
         for node in entry.known(keys::SETTINGS, "providers.NAME.models.NAME", warnings)? {
             match node.name() {
+                "contextWindow" => settings.context_window = Setting::new(node.count()?, layer),
+                "effort" => settings.effort = Setting::new(node.string(values::effort)?, layer),
+                "efforts" => {
+                    settings.efforts = Setting::new(node.strings(values::effort)?, layer);
+                }
+                "price" => settings.price = PriceSettings::read(&node, layer, warnings)?,
                 "maxOutput" => settings.max_output = Setting::new(node.count()?, layer),
                 "options" => {
                     let option = |node: Node<'_>| Ok((node.name().to_owned(), node.json()?));
@@ -113,6 +161,69 @@ impl ModelSettings {
             }
         }
         Ok(settings)
+    }
+}
+
+/// What a model's tokens cost, as a layer writes it: each in millionths per million tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriceSettings {
+    /// Tokens of a request.
+    pub input: Setting<u64>,
+    /// Tokens of an answer.
+    pub output: Setting<u64>,
+    /// Tokens of a request that came from a cache.
+    pub cache_read: Setting<u64>,
+    /// Tokens of a request that were written to a cache.
+    pub cache_write: Setting<u64>,
+}
+
+impl PriceSettings {
+    /// Returns the price, if it says what a request and an answer cost.
+    pub fn price(&self) -> Option<Price> {
+        Some(Price {
+            input: *self.input.get()?,
+            output: *self.output.get()?,
+            cache_read: self.cache_read.get().copied(),
+            cache_write: self.cache_write.get().copied(),
+        })
+    }
+
+    /// Returns the parts with their keys.
+    pub(super) fn parts(&self) -> [(&'static str, &Setting<u64>); 4] {
+        [
+            ("input", &self.input),
+            ("output", &self.output),
+            ("cacheRead", &self.cache_read),
+            ("cacheWrite", &self.cache_write),
+        ]
+    }
+
+    fn over(self, earlier: Self) -> Self {
+        Self {
+            input: self.input.over(earlier.input),
+            output: self.output.over(earlier.output),
+            cache_read: self.cache_read.over(earlier.cache_read),
+            cache_write: self.cache_write.over(earlier.cache_write),
+        }
+    }
+
+    fn read(
+        entry: &Node<'_>,
+        layer: Layer,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, ConfigError> {
+        let mut price = Self::default();
+        for node in entry.known(keys::SETTINGS, "providers.NAME.models.NAME.price", warnings)? {
+            let part = match node.name() {
+                "input" => &mut price.input,
+                "output" => &mut price.output,
+                "cacheRead" => &mut price.cache_read,
+                "cacheWrite" => &mut price.cache_write,
+                _ => continue,
+            };
+            *part = Setting::new(node.price()?, layer);
+        }
+        Ok(price)
     }
 }
 
@@ -172,10 +283,10 @@ pub enum Provider {
 /// A server over HTTP, on TCP or on a Unix socket.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Server {
-    /// What it speaks: neither `replay` nor what this version does not have.
+    /// What it speaks: not `replay`.
     pub kind: Kind,
     /// The address without a slash at the end: for Anthropic Messages it ends before `/v1`, for
-    /// Chat Completions mostly with it.
+    /// OpenAI's kinds mostly with it.
     pub base_url: String,
     /// The environment variable that holds the key; it comes first.
     pub key_env: Option<String>,
@@ -254,7 +365,7 @@ pub enum ProviderError {
     },
     /// A name of the user's own without a kind.
     #[error(
-        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"openai-chat\"`, or `\"replay\"`) to `providers.{name}`"
+        "provider `{name}` has no kind; add `\"kind\": \"anthropic\"` (or `\"openai\"`, `\"openai-chat\"`, `\"replay\"`) to `providers.{name}`"
     )]
     NoKind {
         /// The provider.
@@ -267,16 +378,6 @@ pub enum ProviderError {
     NoAddress {
         /// The provider.
         name: String,
-    },
-    /// A kind that this version does not have.
-    #[error(
-        "provider `{name}` has the kind `openai` (from {layer}), the Responses API, which is not part of this version; write `openai-chat`"
-    )]
-    Later {
-        /// The provider.
-        name: String,
-        /// Who set it.
-        layer: Layer,
     },
     /// An address that already ends in what is appended to it.
     #[error("the address of provider `{name}` ends in `/v1` (from {layer}); leave `/v1` out")]
@@ -403,19 +504,14 @@ impl Settings {
             return Err(self.unknown(name));
         }
         let settings = written.cloned().unwrap_or_default();
-        let kind = settings.kind.get().copied().or(built_in.map(|built_in| built_in.kind));
+        let written_kind = settings.kind.get().copied();
+        let kind = written_kind.or(built_in.map(|built_in| built_in.usual_kind(&settings)));
         let kind = kind.ok_or_else(|| ProviderError::NoKind { name: name.to_owned() })?;
         // Under another kind a built-in name is a name like any other: neither its address nor its
         // key is meant for that.
-        let built_in = built_in.filter(|built_in| built_in.kind == kind);
-        match (kind, settings.kind.layer()) {
-            (Kind::Replay, _) => {
-                return Ok(Provider::Replay { file: settings.file.get().cloned() });
-            }
-            (Kind::OpenAi, Some(layer)) => {
-                return Err(ProviderError::Later { name: name.to_owned(), layer });
-            }
-            _ => {}
+        let built_in = built_in.filter(|built_in| built_in.speaks(kind));
+        if kind == Kind::Replay {
+            return Ok(Provider::Replay { file: settings.file.get().cloned() });
         }
         let base_url = settings
             .base_url

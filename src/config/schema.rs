@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::message::{Effort, MOST_PRICE};
+
 use super::{
     keys::{self, Key, Shape},
     values,
@@ -70,6 +72,13 @@ fn shape(table: &'static [Key], key: &Key) -> Value {
         Shape::Variable => text(VARIABLE),
         Shape::Duration => text(r"^\s*([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?\s*$"),
         Shape::Count => json!({ "type": "integer", "minimum": 1, "maximum": values::MOST }),
+        Shape::Money => {
+            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000_000 })
+        }
+        Shape::Price => json!({ "type": "number", "minimum": 0, "maximum": MOST_PRICE }),
+        Shape::Efforts => {
+            json!({ "type": "array", "items": { "type": "string", "enum": Effort::NAMES } })
+        }
         Shape::Flag => json!({ "type": "boolean" }),
         Shape::Capabilities => capabilities(),
         Shape::Texts => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::authority::{Approve, List, MOST, Source};
+use crate::{
+    authority::{Approve, List, MOST, Source},
+    message::{Effort, Money},
+};
 
 use super::{
     error::{About, ConfigError, Problem, Warning},
@@ -27,6 +30,8 @@ pub struct Settings {
     pub models: BTreeMap<String, Setting<Vec<ModelName>>>,
     /// Options of the model's requests as they were written: `null` takes one out again.
     pub options: BTreeMap<String, Setting<serde_json::Value>>,
+    /// How much the model thinks.
+    pub effort: Setting<Effort>,
     /// The profile's name.
     pub profile: Setting<String>,
     /// The profiles of the user's own.
@@ -41,10 +46,14 @@ pub struct Settings {
     pub bash: Bash,
     /// Where a run ends at the latest.
     pub budgets: Budgets,
+    /// How long conversations are made shorter.
+    pub compaction: Compaction,
     /// Whether a session is kept.
     pub session: Setting<bool>,
     /// The file for the events of every run, absolute or from `~/`.
     pub log: Setting<String>,
+    /// Names of context files.
+    pub context: Setting<Vec<String>>,
 }
 
 /// A profile of the user's own.
@@ -94,13 +103,33 @@ pub struct Budgets {
     pub tokens: Setting<u64>,
     /// Wall time.
     pub time: Setting<Duration>,
+    /// Money.
+    pub cost: Setting<Money>,
+    /// How often in a row the same calls may have the same results.
+    pub repeats: Setting<u64>,
 }
 
 impl Budgets {
     /// Says whether any bound is set.
     pub fn any(&self) -> bool {
-        self.turns.get().is_some() || self.tokens.get().is_some() || self.time.get().is_some()
+        self.turns.get().is_some()
+            || self.tokens.get().is_some()
+            || self.time.get().is_some()
+            || self.cost.get().is_some()
     }
+}
+
+/// How long conversations are made shorter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Whether it is done unasked.
+    pub enabled: Setting<bool>,
+    /// From which part of the window on, in per cent.
+    pub threshold: Setting<u64>,
+    /// Tokens of the latest that are kept.
+    pub keep: Setting<u64>,
+    /// The window in tokens.
+    pub window: Setting<u64>,
 }
 
 /// What a settings file may set, by who wrote it.
@@ -224,6 +253,7 @@ impl Reader<'_> {
                         settings.options.insert(entry.name().to_owned(), value);
                     }
                 }
+                "effort" => settings.effort = Setting::new(node.string(values::effort)?, layer),
                 "profile" => settings.profile = Setting::new(node.string(values::name)?, layer),
                 "profiles" => {
                     for entry in node.members()? {
@@ -248,6 +278,9 @@ impl Reader<'_> {
                 "budgets" => {
                     settings.budgets = Budgets::read(&node, layer, keys::SETTINGS, self.warnings)?;
                 }
+                "compaction" => {
+                    settings.compaction = Compaction::read(&node, layer, self.warnings)?;
+                }
                 "session" => {
                     for node in node.known(keys::SETTINGS, "session", self.warnings)? {
                         if node.name() == "enabled" {
@@ -255,6 +288,7 @@ impl Reader<'_> {
                         }
                     }
                 }
+                "context" => settings.context = Setting::new(context(&node)?, layer),
                 "log" => settings.log = Setting::new(node.string(values::path)?, layer),
                 _ => {}
             }
@@ -376,10 +410,49 @@ impl Budgets {
                 "turns" => budgets.turns = Setting::new(node.count()?, layer),
                 "tokens" => budgets.tokens = Setting::new(node.count()?, layer),
                 "time" => budgets.time = Setting::new(node.duration()?, layer),
+                "cost" => budgets.cost = Setting::new(node.money()?, layer),
+                "repeats" => budgets.repeats = Setting::new(node.count()?, layer),
                 _ => {}
             }
         }
         Ok(budgets)
+    }
+}
+
+/// The most names of context files.
+const CONTEXT: usize = 16;
+
+fn context(node: &Node<'_>) -> Result<Vec<String>, ConfigError> {
+    let names = node.strings(values::file_name)?;
+    if names.len() > CONTEXT {
+        return Err(node.error(Problem::TooMany { count: names.len(), most: CONTEXT }));
+    }
+    Ok(names)
+}
+
+impl Compaction {
+    fn read(
+        node: &Node<'_>,
+        layer: Layer,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, ConfigError> {
+        let mut compaction = Self::default();
+        for node in node.known(keys::SETTINGS, "compaction", warnings)? {
+            match node.name() {
+                "enabled" => compaction.enabled = Setting::new(node.flag()?, layer),
+                "threshold" => {
+                    let threshold = node.count()?;
+                    if threshold > 100 {
+                        return Err(node.error(Problem::TooMuch { value: threshold, most: 100 }));
+                    }
+                    compaction.threshold = Setting::new(threshold, layer);
+                }
+                "keep" => compaction.keep = Setting::new(node.count()?, layer),
+                "window" => compaction.window = Setting::new(node.count()?, layer),
+                _ => {}
+            }
+        }
+        Ok(compaction)
     }
 }
 

@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::authority::{Approve, List, Reach};
+use crate::{
+    authority::{Approve, List, Reach},
+    message::Price,
+};
 
 use super::{
     keys::{self, Key},
@@ -133,8 +136,16 @@ impl Settings {
         all.set("budgets.turns", &self.budgets.turns, |turns| json!(turns));
         all.set("budgets.tokens", &self.budgets.tokens, |tokens| json!(tokens));
         all.set("budgets.time", &self.budgets.time, time);
+        all.set("budgets.cost", &self.budgets.cost, |cost| json!(cost.as_f64()));
+        all.set("budgets.repeats", &self.budgets.repeats, |times| json!(times));
+        all.set("compaction.enabled", &self.compaction.enabled, |enabled| json!(enabled));
+        all.set("compaction.threshold", &self.compaction.threshold, |part| json!(part));
+        all.set("compaction.keep", &self.compaction.keep, |tokens| json!(tokens));
+        all.set("compaction.window", &self.compaction.window, |tokens| json!(tokens));
         all.set("session.enabled", &self.session, |enabled| json!(enabled));
+        all.set("effort", &self.effort, |effort| json!(effort.name()));
         all.set("log", &self.log, |file| json!(file));
+        all.set("context", &self.context, |names| json!(names));
         all.all
     }
 
@@ -207,10 +218,26 @@ fn provider_values(all: &mut Collector, name: &str, provider: &ProviderSettings)
     for (model, settings) in &provider.models {
         let key = |leaf: &str| key(&format!("models.{model}.{leaf}"));
         let row = |leaf: &str| row(&format!("models.NAME.{leaf}"));
+        all.named(&row("contextWindow"), key("contextWindow"), &settings.context_window, |n| {
+            json!(n)
+        });
+        all.named(&row("effort"), key("effort"), &settings.effort, |level| json!(level.name()));
+        all.named(&row("efforts"), key("efforts"), &settings.efforts, |levels| {
+            json!(levels.iter().map(|level| level.name()).collect::<Vec<_>>())
+        });
+        for (leaf, price) in settings.price.parts() {
+            let leaf = format!("price.{leaf}");
+            all.named(&row(&leaf), key(&leaf), price, |price| shown_price(*price));
+        }
         all.named(&row("maxOutput"), key("maxOutput"), &settings.max_output, |most| json!(most));
         all.named(&row("options"), key("options"), &settings.options, |options| json!(options));
     }
     all.named(&row("file"), key("file"), &provider.file, text);
+}
+
+/// A price as a JSON number, as it would be written.
+fn shown_price(price: u64) -> Value {
+    serde_json::from_str(&Price::shown(price)).unwrap_or_default()
 }
 
 fn capabilities(list: &List) -> Value {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::authority::{Approve, BUILT_IN, distance};
+use crate::{
+    authority::{Approve, BUILT_IN, distance},
+    message::{Effort, MOST_PRICE, Money, Price},
+};
 
 pub(super) use crate::authority::shown;
 
@@ -47,12 +50,28 @@ pub enum ValueError {
         text: String,
     },
     /// A provider kind that does not exist.
-    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
+    #[error("unknown kind `{text}`{}; the kinds are `anthropic`, `openai`, `openai-chat` and `replay`", did_you_mean(*.nearest))]
     Kind {
         /// What was written.
         text: String,
         /// The nearest one.
         nearest: Option<&'static str>,
+    },
+    /// A level of effort that does not exist.
+    #[error("unknown effort `{text}`{}; the levels are {}", did_you_mean(*.nearest), levels())]
+    Effort {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A number that is no price.
+    #[error(
+        "`{text}` is no price; write money per million tokens, from 0 to {MOST_PRICE}, like `2.5`"
+    )]
+    Price {
+        /// What was written.
+        text: String,
     },
     /// A provider's name that could not be written as `PROVIDER/MODEL`.
     #[error(
@@ -96,6 +115,12 @@ pub enum ValueError {
         /// What was written.
         text: String,
     },
+    /// What cannot be the name of a file in a directory.
+    #[error("`{text}` is no file's name; write a name alone, without `/`, like `AGENTS.md`")]
+    FileName {
+        /// What was written.
+        text: String,
+    },
     /// A header's name or value that HTTP does not allow. The value is not repeated.
     #[error(
         "{what} of the header is not allowed in HTTP; use visible characters, and no line break"
@@ -103,6 +128,14 @@ pub enum ValueError {
     Header {
         /// `the name` or `the value`.
         what: &'static str,
+    },
+    /// A number that is no amount of money.
+    #[error(
+        "`{text}` is no amount of money; write a number above 0 and up to a billion, like `2.5`"
+    )]
+    Money {
+        /// What was written.
+        text: String,
     },
     /// A number that is no count.
     #[error("`{text}` is no whole number from 1 to {most}; write one, or leave it out")]
@@ -112,6 +145,23 @@ pub enum ValueError {
         /// The largest that is accepted.
         most: u64,
     },
+}
+
+fn levels() -> String {
+    Effort::NAMES.map(|name| format!("`{name}`")).join(", ")
+}
+
+/// Reads the name of a file: it says what, never where.
+pub(super) fn file_name(text: &str) -> Result<String, ValueError> {
+    let odd = |c: char| c == '/' || c.is_control();
+    if text.trim().is_empty()
+        || text.len() > 255
+        || [".", ".."].contains(&text)
+        || text.contains(odd)
+    {
+        return Err(ValueError::FileName { text: shown(text) });
+    }
+    Ok(text.to_owned())
 }
 
 fn did_you_mean(nearest: Option<&'static str>) -> String {
@@ -328,6 +378,23 @@ pub(super) fn header(name: &str, value: &str) -> Result<(), ValueError> {
 
 /// The largest count that is accepted: what a JSON number can carry exactly everywhere.
 pub(super) const MOST: u64 = (1 << 53) - 1;
+
+pub(super) fn money(text: &str) -> Result<Money, ValueError> {
+    Money::parse(text)
+        .filter(|money| *money > Money::ZERO)
+        .ok_or_else(|| ValueError::Money { text: shown(text) })
+}
+
+pub(super) fn effort(text: &str) -> Result<Effort, ValueError> {
+    text.parse().map_err(|_| ValueError::Effort {
+        text: shown(text),
+        nearest: nearest(text, Effort::NAMES),
+    })
+}
+
+pub(super) fn price(text: &str) -> Result<u64, ValueError> {
+    Price::parse(text).ok_or_else(|| ValueError::Price { text: shown(text) })
+}
 
 pub(super) fn count(text: &str) -> Result<u64, ValueError> {
     text.parse::<u64>()

@@ -25,7 +25,9 @@ use rustix::{
 use super::HostError;
 
 mod attributes;
+mod remove;
 mod replace;
+pub use remove::remove;
 #[cfg(test)]
 pub(crate) use replace::meanwhile;
 pub use replace::{Expected, Replaced, replace};

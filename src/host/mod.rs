@@ -10,6 +10,8 @@ use std::{
 };
 
 pub mod beneath;
+#[cfg(feature = "lisp")]
+pub mod bounds;
 pub mod confinement;
 pub mod environment;
 pub mod examine;

@@ -319,6 +319,14 @@ fn write_beside(grant: &Grant, path: &Path, content: &[u8], mode: u32) -> Result
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(fail)
 }
 
+/// Opens the device that takes everything and keeps nothing, null(4).
+///
+/// # Errors
+/// The system's refusal.
+pub fn open_write_nowhere() -> std::io::Result<File> {
+    OpenOptions::new().write(true).open("/dev/null")
+}
+
 /// Opens a regular file for reading, without following a final link and without ever waiting.
 ///
 /// # Errors

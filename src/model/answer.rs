@@ -14,8 +14,10 @@ use std::{
 use futures_util::stream::{self, BoxStream, StreamExt};
 use serde_json::Value;
 
+use crate::message::Block;
+
 use super::{
-    Class, Delta, ModelError,
+    Class, Delta, ModelError, Request,
     failure::plain,
     http::{Body, Target},
     sse::{Event, Parser},
@@ -56,15 +58,32 @@ pub(super) struct Ask {
     pub(super) without: Option<Without>,
 }
 
-/// The body without a field that not every server knows.
+/// The body without something that a server may refuse.
 #[derive(Debug)]
 pub(super) struct Without {
-    /// The field's name, which the refusal names.
+    /// What the refusal says then: a field's name, or other words.
     pub(super) field: &'static str,
     /// The body without it.
     pub(super) body: Vec<u8>,
     /// Set when it was refused, so that the next request leaves it out.
     pub(super) refused: Arc<AtomicBool>,
+}
+
+impl Without {
+    /// Returns what to send when a server refuses the thinking of its own model, as it does when the
+    /// account has changed; `None` where there is none in the request.
+    pub(super) fn thinking(
+        name: &str,
+        request: &Request,
+        field: &'static str,
+        refused: &Arc<AtomicBool>,
+        body: impl FnOnce() -> Vec<u8>,
+    ) -> Option<Self> {
+        let own = |block: &Block| matches!(block, Block::Opaque { model, .. } if model == name);
+        let there = request.messages.iter().flat_map(|message| &message.blocks).any(own);
+        let is_new = there && !refused.load(Ordering::Relaxed);
+        is_new.then(|| Self { field, body: body(), refused: Arc::clone(refused) })
+    }
 }
 
 impl Ask {

@@ -7,17 +7,26 @@
 mod decode;
 mod encode;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::stream::BoxStream;
 use reqwest::header::HeaderName;
 use serde_json::Value;
 
+use self::encode::{Frame, Thinking};
 use super::{
     Delta, Model, ModelError, Request, answer,
-    catalogue::{ANTHROPIC_BASE_URL, OF_KLI, OpenError, Options},
+    catalogue::{ANTHROPIC_BASE_URL, Facts, OF_KLI, OpenError, Options},
     http::{Dialect, Target},
+    known::Style,
 };
+use crate::message::Price;
 
 const DIALECT: Dialect = Dialect {
     base_url: ANTHROPIC_BASE_URL,
@@ -45,30 +54,29 @@ const OWNED: [(&str, &str); 6] = [
     ("tools", "narrow them with `capabilities`"),
 ];
 
-/// The most tokens of an answer when the request does not say: what every model of the API that
-/// is not in [`MAX_TOKENS`] can do.
+/// The most tokens of an answer when neither the request nor a setting says, and the model is not
+/// known: what every model of the API can do but the oldest.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
 
-/// Models whose bound differs, by how their names start; the first match counts. From the tables
-/// of <https://docs.claude.com/en/docs/about-claude/models/overview>.
-const MAX_TOKENS: [(&str, u64); 6] = [
-    ("claude-3-opus", 4096),
-    ("claude-3-sonnet", 4096),
-    ("claude-3-haiku", 4096),
-    ("claude-opus-4", 32_000),
-    ("claude-sonnet-4", 32_000),
-    ("claude-haiku-4", 32_000),
-];
+/// The most tokens to ask for unasked, though newer models can say more: the API wants room for them
+/// in the window, which the conversation needs.
+const MOST_MAX_TOKENS: u64 = 32_000;
 
 /// A model behind the Messages API.
 #[derive(Debug)]
 pub(super) struct Anthropic {
-    name: String,
+    facts: Facts,
     model: String,
-    max_output: Option<u64>,
+    max_tokens: u64,
+    thinking: Option<Thinking>,
     options: Arc<BTreeMap<String, Value>>,
+    /// Whether the server refused to have its own thinking back.
+    no_thinking: Arc<AtomicBool>,
     target: Target,
 }
+
+/// What a refusal of thinking says: a signature of another account, or a block that was changed.
+const REFUSED_THINKING: &str = "thinking` block";
 
 impl Anthropic {
     /// Checks the options and prepares the connection.
@@ -77,25 +85,59 @@ impl Anthropic {
     /// A base URL, key, header or model option that cannot be used; no TLS roots.
     pub(super) fn new(options: &Options) -> Result<Self, OpenError> {
         options.check(&OWNED)?;
+        let (effort, notices) = options.plan(&["thinking", "output_config"]);
+        // A model that nobody knows and that is said to have levels is taken for a new one.
+        let style = options.known().map_or(Style::Adaptive, |known| known.style);
+        let max_tokens = max_tokens_of(options);
+        let facts = Facts { max_output: Some(max_tokens), ..Facts::new(options, notices) };
         Ok(Self {
-            name: options.name(),
+            facts,
             model: options.model.clone(),
-            max_output: options.max_output,
+            max_tokens,
+            thinking: effort.and_then(|level| Thinking::new(style, level)),
             options: Arc::new(options.options.clone()),
+            no_thinking: Arc::default(),
             target: Target::new(options, &DIALECT)?,
         })
     }
 
     fn body(&self, request: &Request) -> Vec<u8> {
-        let max_tokens = request.max_tokens.or(self.max_output);
-        let max_tokens = max_tokens.unwrap_or_else(|| max_tokens_of(&self.model));
-        encode::body(request, &self.model, &self.name, max_tokens, &self.options)
+        let forget = self.no_thinking.load(Ordering::Relaxed);
+        self.body_of(request, if forget { "" } else { &self.facts.name })
+    }
+
+    /// Returns the request's JSON with the thinking of the model of this name, which `""` is none.
+    fn body_of(&self, request: &Request, name: &str) -> Vec<u8> {
+        let frame = Frame {
+            model: &self.model,
+            name,
+            max_tokens: request.max_tokens.unwrap_or(self.max_tokens),
+            thinking: self.thinking,
+            options: &self.options,
+        };
+        encode::body(request, frame)
     }
 }
 
 impl Model for Anthropic {
     fn name(&self) -> &str {
-        &self.name
+        &self.facts.name
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        self.facts.context_window
+    }
+
+    fn max_output(&self) -> Option<u64> {
+        self.facts.max_output
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.facts.price
+    }
+
+    fn notices(&self) -> &[String] {
+        &self.facts.notices
     }
 
     fn request_bytes(&self, request: &Request) -> Option<u64> {
@@ -108,24 +150,39 @@ impl Model for Anthropic {
 
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
         let body = self.body(&request);
-        let ask = answer::Ask { body, options: Arc::clone(&self.options), without: None };
+        let without = answer::Without::thinking(
+            &self.facts.name,
+            &request,
+            REFUSED_THINKING,
+            &self.no_thinking,
+            || self.body_of(&request, ""),
+        );
+        let ask = answer::Ask { body, options: Arc::clone(&self.options), without };
         answer::stream(self.target.clone(), ask, decode::Decoder::default())
     }
 }
 
-fn max_tokens_of(model: &str) -> u64 {
-    MAX_TOKENS
-        .iter()
-        .find(|(prefix, _)| model.starts_with(prefix))
-        .map_or(DEFAULT_MAX_TOKENS, |(_, tokens)| *tokens)
+fn max_tokens_of(options: &Options) -> u64 {
+    let known = || options.known()?.max_output;
+    options.max_output.or_else(|| Some(known()?.min(MOST_MAX_TOKENS))).unwrap_or(DEFAULT_MAX_TOKENS)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::model::catalogue::Kind;
+
     #[test]
     fn an_answer_is_bounded_by_what_its_model_can_do() {
-        assert_eq!(super::max_tokens_of("claude-3-haiku-20240307"), 4096);
-        assert_eq!(super::max_tokens_of("claude-sonnet-4-5"), 32_000);
-        assert_eq!(super::max_tokens_of("some-gateway/model"), super::DEFAULT_MAX_TOKENS);
+        let most = |model: &str, set: Option<u64>| {
+            let mut options = Options::new(Kind::Anthropic, "anthropic", model);
+            options.max_output = set;
+            max_tokens_of(&options)
+        };
+        assert_eq!(most("claude-3-haiku-20240307", None), 4096);
+        assert_eq!(most("claude-3-5-haiku-latest", None), 8192);
+        assert_eq!(most("claude-sonnet-4-5", None), 32_000);
+        assert_eq!(most("claude-sonnet-4-5", Some(64_000)), 64_000);
+        assert_eq!(most("some-gateway/model", None), DEFAULT_MAX_TOKENS);
     }
 }

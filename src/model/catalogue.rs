@@ -7,14 +7,21 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::{Model, anthropic::Anthropic, openai::Chat, replay::Replay};
+use super::{
+    Model,
+    anthropic::Anthropic,
+    known::{Known, known},
+    openai::{Chat, Responses},
+    replay::Replay,
+};
+use crate::message::{Effort, Price};
 
 /// Where the Anthropic provider is when nothing else is said; like every base URL of that kind it
 /// ends before `/v1`.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 
-/// Where the Chat Completions provider is when nothing else is said; like every base URL of that
-/// kind it ends before `/chat/completions`.
+/// Where OpenAI's APIs are when nothing else is said; like every base URL of those kinds it ends
+/// before `/responses` or `/chat/completions`.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// How long a connection may say nothing, by default. Any byte counts, keep-alives too; models
@@ -61,6 +68,8 @@ impl fmt::Debug for Secret {
 pub enum Kind {
     /// The Anthropic Messages API.
     Anthropic,
+    /// OpenAI's Responses.
+    OpenAi,
     /// OpenAI's Chat Completions, of any server that has them.
     OpenAiChat,
     /// A recording; `docs/replay.md` has the format.
@@ -85,6 +94,14 @@ pub struct Options {
     pub key: Option<Secret>,
     /// More headers to send: name and value. They replace kli's own.
     pub headers: Vec<(String, Secret)>,
+    /// How many tokens a conversation may have; `None` = what is known of the model.
+    pub context_window: Option<u64>,
+    /// What its tokens cost.
+    pub price: Option<Price>,
+    /// How much the model thinks; `None` = its own choice.
+    pub effort: Option<Effort>,
+    /// The levels of effort that it has; `None` = what is known of it.
+    pub efforts: Option<Vec<Effort>>,
     /// The most tokens of an answer when a request does not say; `None` = the kind's default.
     pub max_output: Option<u64>,
     /// Further fields of the request's body, as the provider knows them. What kli sets itself
@@ -104,6 +121,10 @@ impl Options {
             base_url: None,
             key: None,
             headers: Vec::new(),
+            context_window: None,
+            price: None,
+            effort: None,
+            efforts: None,
             max_output: None,
             options: BTreeMap::new(),
             idle_timeout: IDLE_TIMEOUT,
@@ -115,6 +136,60 @@ impl Options {
         format!("{}/{}", self.provider, self.model)
     }
 
+    /// Returns how many tokens a conversation may have, the answer included: as it is set, or as it
+    /// is known.
+    pub fn context_window(&self) -> Option<u64> {
+        self.context_window.or_else(|| self.known()?.context_window)
+    }
+
+    /// Returns the most tokens of one answer: as it is set, or as it is known.
+    pub fn max_output(&self) -> Option<u64> {
+        self.max_output.or_else(|| self.known()?.max_output)
+    }
+
+    /// Returns the levels of effort that the model has: as they are set, or as they are known.
+    pub fn efforts(&self) -> &[Effort] {
+        match &self.efforts {
+            Some(efforts) => efforts,
+            None => self.known().map_or(&[], |known| known.efforts),
+        }
+    }
+
+    /// Returns what is known of the model by its name.
+    pub(super) fn known(&self) -> Option<&'static Known> {
+        known(&self.model)
+    }
+
+    /// Returns the level of effort to ask for, and what people should know about it. `fields` are
+    /// those of the body that would carry it: an option of the user's comes before them.
+    pub(super) fn plan(&self, fields: &[&str]) -> (Option<Effort>, Vec<String>) {
+        let Some(wanted) = self.effort else { return (None, Vec::new()) };
+        let name = self.name();
+        if let Some(field) = fields.iter().find(|field| self.options.contains_key(**field)) {
+            let said = format!(
+                "the effort `{wanted}` is left out: the model option `{field}` of `{name}` decides"
+            );
+            return (None, vec![said]);
+        }
+        match wanted.nearest(self.efforts()) {
+            Some(level) if level == wanted => (Some(level), Vec::new()),
+            Some(level) => {
+                let said = format!(
+                    "`{name}` has no effort `{wanted}`: it is asked with `{level}` instead"
+                );
+                (Some(level), vec![said])
+            }
+            None => {
+                let (provider, model) = (&self.provider, &self.model);
+                let said = format!(
+                    "`{name}` has no levels of effort that are known: `{wanted}` is left out; \
+                     `providers.{provider}.models.{model}.efforts` names them if it has some"
+                );
+                (None, vec![said])
+            }
+        }
+    }
+
     /// Refuses options that would change what kli itself decides.
     pub(super) fn check(&self, owned: &[(&str, &'static str)]) -> Result<(), OpenError> {
         match owned.iter().find(|(option, _)| self.options.contains_key(*option)) {
@@ -122,6 +197,34 @@ impl Options {
                 Err(OpenError::Option { model: self.name(), option: (*option).to_owned(), reason })
             }
             None => Ok(()),
+        }
+    }
+}
+
+/// What every model on a server says about itself.
+#[derive(Debug)]
+pub(super) struct Facts {
+    /// `PROVIDER/MODEL`.
+    pub(super) name: String,
+    /// How many tokens a conversation may have.
+    pub(super) context_window: Option<u64>,
+    /// The most tokens of one answer that are asked for.
+    pub(super) max_output: Option<u64>,
+    /// What tokens cost.
+    pub(super) price: Option<Price>,
+    /// What people should know.
+    pub(super) notices: Vec<String>,
+}
+
+impl Facts {
+    /// Takes from the options what a model says about itself.
+    pub(super) fn new(options: &Options, notices: Vec<String>) -> Self {
+        Self {
+            name: options.name(),
+            context_window: options.context_window(),
+            max_output: options.max_output(),
+            price: options.price,
+            notices,
         }
     }
 }
@@ -200,6 +303,7 @@ pub fn open(options: &Options) -> Result<Arc<dyn Model>, OpenError> {
     let name = options.name();
     Ok(match &options.kind {
         Kind::Anthropic => Arc::new(Anthropic::new(options)?),
+        Kind::OpenAi => Arc::new(Responses::new(options)?),
         Kind::OpenAiChat => Arc::new(Chat::new(options)?),
         Kind::Replay { recording } => Arc::new(Replay::new(&name, recording)?),
     })

@@ -199,13 +199,17 @@ impl ApiError {
         if self.is_final() {
             return Class::Refused;
         }
-        match self.kind.as_str() {
+        // A response that failed has a code and no type.
+        let word = if self.kind.is_empty() { &self.code } else { &self.kind };
+        match word.as_str() {
             "overloaded_error"
             | "rate_limit_error"
             | "api_error"
             | "timeout_error"
             | "server_error"
             | "unavailable_error"
+            | "server_is_overloaded"
+            | "slow_down"
             | "InternalServerError"
             | "RateLimitError"
             | "ServiceUnavailableError" => return Class::Retry { after },
@@ -213,6 +217,7 @@ impl ApiError {
             "request_too_large" => return Class::ContextFull,
             _ if speaks_of_context(&self.message) => return Class::ContextFull,
             "invalid_request_error"
+            | "invalid_prompt"
             | "not_found_error"
             | "billing_error"
             | "BadRequestError"

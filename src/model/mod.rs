@@ -8,6 +8,7 @@ mod anthropic;
 pub mod catalogue;
 mod failure;
 mod http;
+pub mod known;
 mod openai;
 pub mod replay;
 pub mod sse;
@@ -17,7 +18,7 @@ use std::{fmt, time::Duration};
 use futures_util::stream::BoxStream;
 use serde_json::Value;
 
-use crate::message::{Message, Stop, Usage};
+use crate::message::{Message, Price, Stop, Usage};
 
 /// A model that can be asked.
 pub trait Model: Send + Sync + fmt::Debug {
@@ -27,6 +28,27 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Returns how many bytes the body of a request would have; `None` when nothing is sent.
     fn request_bytes(&self, _request: &Request) -> Option<u64> {
         None
+    }
+
+    /// Returns how many tokens a conversation may have, the answer included; `None` = not known.
+    fn context_window(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the most tokens of one answer; `None` = not known.
+    fn max_output(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns what its tokens cost; `None` = nobody said.
+    fn price(&self) -> Option<Price> {
+        None
+    }
+
+    /// Returns what people should know about how it is asked, one sentence each: options that it
+    /// does not have and that are left out.
+    fn notices(&self) -> &[String] {
+        &[]
     }
 
     /// Returns whether asking it needs the network, the loopback included.

@@ -114,6 +114,15 @@ pub(super) fn namespace(error: &NamespaceError, launcher: &Path) -> String {
         {
             "raise the number of open files (`ulimit -n`)".into()
         }
+        NamespaceError::Hold { source, .. }
+        | NamespaceError::Fresh { source, .. }
+        | NamespaceError::Place { source, .. }
+            if *source == rustix::io::Errno::NOSPC =>
+        {
+            "a mount namespace has as many mounts as it may: deny directories in place of what is in \
+             them, or as root `sysctl -w fs.mount-max=200000`"
+                .into()
+        }
         NamespaceError::Hold { .. } | NamespaceError::Fresh { .. } | NamespaceError::Place { .. } => {
             "was it replaced while the launcher started? Start again, or deny its directory".into()
         }
@@ -156,8 +165,9 @@ pub(super) fn bubblewrap(words: &str, bwrap: &Path, launcher: &Path) -> String {
     if has("No space left on device") || has("ENOSPC") {
         // Read in the own namespace, the switch would say something else.
         return "three user namespaces inside each other are needed, and \
-                `user.max_user_namespaces` allows fewer; as root: \
-                `sysctl -w user.max_user_namespaces=15000`"
+                `user.max_user_namespaces` allows fewer, or one mount namespace has as many mounts as \
+                `fs.mount-max` allows; as root: `sysctl -w user.max_user_namespaces=15000` or \
+                `sysctl -w fs.mount-max=200000`"
             .into();
     }
     format!("`{}` was told by the plan that `kli-sandbox explain` prints", shown(bwrap))

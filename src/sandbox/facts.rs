@@ -27,6 +27,7 @@ use super::sys;
 
 mod denied;
 mod given;
+mod linked;
 
 use denied::Looker;
 pub use denied::{Denied, Found, Place, Role};
@@ -66,6 +67,10 @@ pub struct Facts {
     pub protected: Vec<Writable>,
     /// The repository around the workspace.
     pub git: Option<Repository>,
+    /// Protected files that have other names as well, each with the number of all its names.
+    pub linked: Vec<(PathBuf, u64)>,
+    /// What `KLI_STATE_DIR` leads to, where a caller has set it.
+    pub other_state: Option<Writable>,
     /// What of the allowed list is there below `/run`.
     pub run: Vec<RunEntry>,
     /// The directory `$XDG_RUNTIME_DIR` resolves to, when it is a private one of the caller.
@@ -250,27 +255,36 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         homes: &physical_homes,
         environment: &environment,
     });
+    let read_only: Vec<Writable> =
+        spec.read_only_paths.iter().map(|path| places.writable(path)).collect();
+    let protected: Vec<Writable> = spec
+        .protect
+        .iter()
+        .flat_map(|path| {
+            let walked = |name: PathBuf| walk(&path.text, &name);
+            places.denied(path).into_iter().map(walked)
+        })
+        .collect();
+    let git = git::discover(&workspace, uid);
     Ok(Facts {
         uid,
+        linked: linked::find(&[&read_only, &protected], git.as_ref()),
+        other_state: variable(&environment, "KLI_STATE_DIR")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .map(|path| walk("KLI_STATE_DIR", &path)),
         physical_homes,
         home_anchors,
         mounts,
         refused: Vec::new(),
         denied,
-        read_only: spec.read_only_paths.iter().map(|path| places.writable(path)).collect(),
+        read_only,
         writable,
         sockets,
         state,
         config: own(Xdg::Config, "the configuration directory"),
-        protected: spec
-            .protect
-            .iter()
-            .flat_map(|path| {
-                let walked = |name: PathBuf| walk(&path.text, &name);
-                places.denied(path).into_iter().map(walked)
-            })
-            .collect(),
-        git: git::discover(&workspace, uid),
+        protected,
+        git,
         run,
         runtime: places
             .absolute(Xdg::Runtime)

@@ -158,12 +158,18 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     };
     // A launcher that is stopped reads nothing, and must not stop what happens here.
     rustix::fs::fcntl_setfl(&status, OFlags::NONBLOCK)?;
+    // The view was made meanwhile: what bubblewrap made the current directory lies below it.
+    rustix::process::chdir(rustix::process::getcwd(Vec::new())?)?;
     orders.resources.take_on()?;
 
+    let signals = sys::signal_descriptor(&sys::FORWARDED)?;
     let words: Vec<OsString> = words.collect();
     let input = io::stdin();
     let handed = (shared && foreground).then(|| input.as_fd());
-    let program = match sys::terminal::spawn(&words, environment, keys, handed) {
+    let started = sys::terminal::spawn(&words, &environment, keys.as_ref(), handed);
+    // The program has its own: nobody finds them here.
+    drop((environment, keys));
+    let program = match started {
         Ok(program) => program,
         Err(error) => {
             let name = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
@@ -176,7 +182,6 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
             return Ok(126);
         }
     };
-    let signals = sys::signal_descriptor(&sys::FORWARDED)?;
     Stage { program, shared, status, front: None, frozen: None }.watch(&signals)
 }
 

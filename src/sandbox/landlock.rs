@@ -4,9 +4,9 @@
 //! touched by it. The launcher stays outside and can signal the inside.
 
 use std::io;
-use std::process::Command;
 
 use super::sys::landlock as calls;
+use super::sys::start::Start;
 
 /// The version of the interface that has scopes, Linux 6.12 (landlock(7)).
 const SCOPES: i32 = 6;
@@ -16,13 +16,13 @@ pub(super) fn has_scopes(version: Option<i32>) -> bool {
     version.is_some_and(|version| version >= SCOPES)
 }
 
-/// Lets `command` begin in a domain of its own.
+/// Lets what is started begin in a domain of its own.
 ///
 /// # Errors
 /// The kernel's refusal to make it.
-pub(super) fn confine(command: &mut Command) -> io::Result<()> {
+pub(super) fn confine(start: &mut Start) -> io::Result<()> {
     let rules = calls::scopes()?;
-    calls::enter_at_start(command, rules);
+    calls::enter_at_start(start, rules);
     Ok(())
 }
 
@@ -32,6 +32,7 @@ mod tests {
 
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::process::Command;
 
     use super::*;
 
@@ -40,7 +41,9 @@ mod tests {
         let mut command = Command::new("perl");
         command.args(["-e", script, argument]);
         if confined {
-            confine(&mut command).unwrap();
+            let mut start = Start::default();
+            confine(&mut start).unwrap();
+            start.give_to(&mut command);
         }
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
@@ -49,8 +52,7 @@ mod tests {
     fn a_domain_keeps_signals_and_abstract_sockets_in() {
         let version = super::super::sys::landlock_version();
         if !has_scopes(version) {
-            let mut command = Command::new("true");
-            assert!(confine(&mut command).is_err(), "refused, and not left out");
+            assert!(confine(&mut Start::default()).is_err(), "refused, and not left out");
             return;
         }
         let signal = "print kill(0, $ARGV[0]) ? q(sent) : 0 + $!";

@@ -4,13 +4,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "bubblewrap is found and started here")]
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use rustix::fs::{FileType, MemfdFlags, OFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
@@ -27,9 +26,11 @@ use super::scratch::{Scratch, ScratchError};
 use super::secrets::{self, Keys, SecretsError};
 use super::spec::Spec;
 use super::supervise::{Companion, Pipes, supervise};
+use super::sys::start::Start;
 use super::terminal::Terminal;
+use super::view::{self, View};
 use super::watch::Watch;
-use super::{INNER, diagnose, handover, landlock, processes, seccomp, sys};
+use super::{diagnose, handover, landlock, processes, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -244,16 +245,21 @@ pub(super) fn run(
              inside and may not write it (start as its owner: `runuser -u NAME -- …`)"
         ));
     }
-    let marker = text_file("marker", plan.marker.as_bytes())?;
+    let view = View::new(&plan).map_err(told)?;
     let environment = text_file("environment", &handover::text(&environment))?;
     let (status, status_theirs) = sys::credential_pair().map_err(step("no socket can be made"))?;
-    let (words, words_theirs) = pipe()?;
+    let (said_here, words_theirs) = pipe()?;
     let errors = rustix::io::dup(io::stderr().as_fd()).map_err(step("standard error"))?;
     let mut arguments = Vec::new();
     for argument in options(&plan)
         .into_iter()
         .filter(|option| own_processes || option != "--die-with-parent")
-        .chain(plan.mounts.iter().flat_map(|mount| words_of(mount, marker.as_raw_fd())))
+        .chain(
+            plan.mounts
+                .iter()
+                .filter(|mount| view::is_first(mount))
+                .flat_map(|mount| words_of(mount, 0)),
+        )
     {
         arguments.extend_from_slice(argument.as_bytes());
         arguments.push(0);
@@ -262,7 +268,7 @@ pub(super) fn run(
     let filter = seccomp::program(seccomp::Machine::HERE, plan.kernel.allow);
     let filter = text_file("filter", &filter)?;
     // Beyond this line they are bubblewrap's, which closes all but the last stage's.
-    let handed = [&marker, &status_theirs, &errors, &environment, &arguments, &filter];
+    let handed = [&status_theirs, &errors, &environment, &arguments, &filter];
     for fd in handed.into_iter().chain(&keys) {
         rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())
             .map_err(step("a descriptor cannot be handed on"))?;
@@ -276,31 +282,32 @@ pub(super) fn run(
         terminal: terminal.is_own(),
     };
     let orders = serde_json::to_string(&orders).map_err(step("the orders"))?;
-    let mut command = Command::new(&bwrap);
-    command
-        .env_clear()
-        .arg("--args")
-        .arg(arguments.as_raw_fd().to_string())
-        .arg("--seccomp")
-        .arg(filter.as_raw_fd().to_string())
-        .arg("--")
-        .args([INNER, "inner"])
-        .arg(orders)
-        .arg(&request.program)
-        .args(&request.arguments)
-        .stderr(Stdio::from(words_theirs));
+    let mut start = Start::default();
     if !own_processes {
         sys::terminal::adopt_orphans().map_err(step("orphans cannot be adopted"))?;
     }
-    sys::monitor(&mut command, own_processes).map_err(step("the launcher cannot be watched"))?;
-    sys::group::enter_at_start(&mut command, doors);
+    sys::monitor(&mut start, own_processes, words_theirs.as_raw_fd())
+        .map_err(step("the launcher cannot be watched"))?;
+    sys::group::enter_at_start(&mut start, doors);
     if plan.kernel.scoped {
-        landlock::confine(&mut command).map_err(step("Landlock's scopes"))?;
+        landlock::confine(&mut start).map_err(step("Landlock's scopes"))?;
     }
-    let mut companions: Vec<Box<dyn Companion>> = Vec::new();
+    let mut companions: Vec<Box<dyn Companion>> = vec![Box::new(view)];
     companions.extend(Watch::new(&plan).map(|watch| Box::new(watch) as Box<dyn Companion>));
     companions.extend(Ports::new(&plan).map(|ports| Box::new(ports) as Box<dyn Companion>));
-    let child = command.spawn().map_err(|error| match error.raw_os_error() {
+    let numbers = [&arguments, &filter].map(|fd| fd.as_raw_fd().to_string());
+    let [arguments_number, filter_number] = numbers.each_ref().map(OsStr::new);
+    let mut words = vec![bwrap.as_os_str(), OsStr::new("--args"), arguments_number];
+    words.extend([OsStr::new("--seccomp"), filter_number, OsStr::new("--")]);
+    words.push(facts.launcher.as_os_str());
+    words.extend(["inner", &orders].map(OsStr::new));
+    words.push(&request.program);
+    words.extend(request.arguments.iter().map(OsString::as_os_str));
+    let text = |word: &OsStr| CString::new(word.as_bytes());
+    let program = text(bwrap.as_os_str()).map_err(step("bubblewrap's path"))?;
+    let words: Result<Vec<CString>, _> = words.into_iter().map(text).collect();
+    let words = words.map_err(step("the program's arguments"))?;
+    let monitor = start.file(&program, &words).map_err(|error| match error.raw_os_error() {
         Some(sys::NO_PROC) => {
             let words = "Can't mount proc for its monitor".to_owned();
             let repair = diagnose::bubblewrap(&words, &bwrap, &facts.launcher);
@@ -312,10 +319,9 @@ pub(super) fn run(
         },
         _ => LaunchError::Unusable { path: bwrap.clone(), because: error.to_string() },
     })?;
-    drop(command);
-    drop((marker, status_theirs, errors, environment, keys, arguments, filter));
+    drop((words_theirs, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
-    let outcome = supervise(&child, &pipes, &mut companions, &mut terminal);
+    let outcome = supervise(monitor, &pipes, &mut companions, &mut terminal);
     if !own_processes {
         processes::end_children();
     }
@@ -345,7 +351,7 @@ pub(super) fn run(
         }
         return Ok(outcome.code);
     }
-    let words = said(words);
+    let words = said(said_here);
     let repair = diagnose::bubblewrap(&words, &bwrap, &facts.launcher);
     Err(LaunchError::Bubblewrap { words, repair })
 }

@@ -36,6 +36,7 @@ mod sorted;
 mod supervise;
 mod sys;
 mod terminal;
+mod view;
 mod watch;
 
 /// Where the inside finds what it may know about its own confinement. kli takes the file's

@@ -419,6 +419,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
     let disable_userns =
         !(spec.allow_user_namespaces || spec.nested_userns && facts.sysctl_read_only);
+    read_only::linked(facts, &[&mounts, &protected, &visible], &mut notes);
     // In an order of their own, so that the order of the lists never shows.
     sorted::unique(&mut notes);
     let hidden = visible.len() + by_name;

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -80,15 +79,12 @@ pub(super) struct Pipes {
 
 /// Waits for the jail's end.
 pub(super) fn supervise(
-    child: &Child,
+    monitor: i32,
     pipes: &Pipes,
     companions: &mut [Box<dyn Companion>],
     terminal: &mut Terminal,
 ) -> io::Result<Outcome> {
-    let monitor = i32::try_from(child.id())
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or(io::ErrorKind::InvalidInput)?;
+    let monitor = Pid::from_raw(monitor).ok_or(io::ErrorKind::InvalidInput)?;
     let mut jail = Jail {
         monitor,
         started: false,

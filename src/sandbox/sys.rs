@@ -11,12 +11,11 @@ use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 mod handover;
 pub(super) mod network;
+pub(super) mod start;
 pub(super) mod terminal;
 pub(super) mod watch;
 
@@ -174,12 +173,16 @@ pub(super) fn kill(pid: i32, signal: i32) {
 /// preparation gives it.
 pub(super) const NO_PROC: i32 = libc::EUCLEAN;
 
-/// Prepares `command` to run as the jail's monitor: it gets none of the terminal's signals and is not
-/// ended by the signals that are forwarded past it. With `own_processes` it sees its own PID namespace
+/// Prepares bubblewrap to run as the jail's monitor: it gets none of the terminal's signals and is not
+/// ended by the signals that are forwarded past it, and `errors` is its standard error. With `own_processes` it sees its own PID namespace
 /// in /proc (bubblewrap looks its child up there by number) and dies with this process. Without that
 /// namespace its death could leave a child that waits for it for ever, so the last stage, which
 /// notices the launcher's end, must be the one to end it.
-pub(super) fn monitor(command: &mut Command, own_processes: bool) -> io::Result<()> {
+pub(super) fn monitor(
+    start: &mut start::Start,
+    own_processes: bool,
+    errors: RawFd,
+) -> io::Result<()> {
     // SAFETY: no memory is involved; the result is checked and owned once.
     let launcher = unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
@@ -196,9 +199,10 @@ pub(super) fn monitor(command: &mut Command, own_processes: bool) -> io::Result<
         {
             return Err(io::Error::from_raw_os_error(NO_PROC));
         }
-        if libc::setpgid(0, 0) != 0 {
+        if libc::setpgid(0, 0) != 0 || libc::dup2(errors, 2) < 0 {
             return Err(io::Error::last_os_error());
         }
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
             libc::signal(signal, libc::SIG_IGN);
         }
@@ -218,7 +222,7 @@ pub(super) fn monitor(command: &mut Command, own_processes: bool) -> io::Result<
         Ok(())
     };
     // SAFETY: `steps` does nothing but async-signal-safe calls.
-    unsafe { command.pre_exec(steps) };
+    unsafe { start.before(steps) };
     Ok(())
 }
 

@@ -30,7 +30,7 @@ mod pointer;
 mod visit;
 mod walk;
 
-use visit::Home;
+pub(super) use visit::Home;
 
 /// More linked worktrees than this are not made by one run that means well.
 const MOST_ENTRIES: usize = 1 << 16;
@@ -286,7 +286,10 @@ impl Companion for Watch {
     fn end(&mut self) -> Result<(), String> {
         let done = self.clear_up();
         if let Some(running) = self.running.take() {
-            sys::watch::close_later(running.inotify);
+            let given = [running.inotify.as_fd(), running.jail.as_fd()];
+            let later = sys::watch::close_later(&given);
+            drop(running);
+            drop(later);
         }
         done
     }

@@ -42,6 +42,13 @@ pub enum Entry<'a> {
         /// The physical path.
         path: &'a Path,
     },
+    /// The conversation was made shorter: the one that goes on takes the place of all before it.
+    Compaction {
+        /// What was done, for people and programs.
+        done: &'a Compaction,
+        /// The conversation that goes on.
+        messages: &'a [Message],
+    },
     /// The run is over.
     End {
         /// How, as the result object says it.
@@ -49,6 +56,25 @@ pub enum Entry<'a> {
         /// What went wrong, when something did.
         error: Option<&'a str>,
     },
+}
+
+/// What a compaction did. The figures are estimates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compaction {
+    /// Why: `threshold`, `contextFull` or `asked`.
+    pub reason: String,
+    /// Tokens of a request before.
+    pub before: u64,
+    /// Tokens of a request after.
+    pub after: u64,
+    /// Results that were trimmed.
+    pub trimmed: u64,
+    /// Messages that the summary stands for.
+    pub summarised: u64,
+    /// The summary, when one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -82,6 +108,11 @@ enum Body<'a> {
     Changed {
         path: Cow<'a, str>,
     },
+    Compaction {
+        #[serde(flatten)]
+        done: &'a Compaction,
+        messages: &'a [Message],
+    },
     End {
         outcome: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,6 +131,9 @@ impl Entry<'_> {
             Self::Usage { model, usage } => ("usage", Body::Usage { model, usage }),
             Self::Denied { tool, atom, detail } => ("denied", Body::Denied { tool, atom, detail }),
             Self::Changed { path } => ("changed", Body::Changed { path: path.to_string_lossy() }),
+            Self::Compaction { done, messages } => {
+                ("compaction", Body::Compaction { done, messages })
+            }
             Self::End { outcome, error } => ("end", Body::End { outcome, error, messages }),
         };
         encode(&Stamped { kind, at, body })
@@ -117,9 +151,12 @@ pub(super) struct Header {
     pub(super) workspace: String,
     pub(super) kli: String,
     pub(super) started: String,
-    /// The session that this one is a copy of.
+    /// The session that this one is a copy of, or whose agent started this one's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
+    /// Whether it is a sub-agent's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) task: bool,
 }
 
 impl Header {
@@ -132,6 +169,7 @@ impl Header {
             kli: env!("CARGO_PKG_VERSION").to_owned(),
             started: started.to_owned(),
             parent: parent.map(str::to_owned),
+            task: false,
         }
     }
 
@@ -151,6 +189,8 @@ pub(super) enum Read {
     Header { version: u64 },
     /// A message.
     Message(Message),
+    /// The conversation that goes on in the place of all before.
+    Compaction(Vec<Message>),
     /// Tokens.
     Usage(Usage),
     /// An event that no context is made of, or of a kind that this version does not know.
@@ -162,6 +202,11 @@ pub(super) enum Read {
 #[derive(Deserialize)]
 struct MessageLine {
     message: Message,
+}
+
+#[derive(Deserialize)]
+struct CompactionLine {
+    messages: Vec<Message>,
 }
 
 #[derive(Deserialize)]
@@ -190,6 +235,7 @@ pub(super) fn read(line: &[u8]) -> Option<Read> {
         "session" => shaped(line, |HeaderLine { version }| Read::Header { version }),
         "message" => shaped(line, |MessageLine { message }| Read::Message(message)),
         "usage" => shaped(line, Read::Usage),
+        "compaction" => shaped(line, |CompactionLine { messages }| Read::Compaction(messages)),
         _ => Read::Other,
     })
 }

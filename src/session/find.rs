@@ -18,6 +18,9 @@ const NAMED: usize = 5;
 /// before its first message must not hide the conversation before it.
 const SMALL: u64 = 16 << 10;
 
+/// A text that is looked for in prompts has at least so many characters.
+const WORDS: usize = 3;
+
 /// A time as files' names carry it.
 const TIME: &str = "20261129T174423Z";
 
@@ -95,14 +98,21 @@ impl Store {
         Ok(found.collect())
     }
 
-    /// Returns the session that was last appended to; those without any message are passed over.
+    /// Returns the session that was last appended to; those without any message are passed over, and
+    /// those of sub-agents.
     ///
     /// # Errors
     /// [`SessionError::Read`] when the directory is there but cannot be read.
     pub fn latest(&self, workspace: &Path) -> Result<Option<Found>, SessionError> {
         Ok(self.list(workspace)?.into_iter().find(|found| {
-            found.size > SMALL
-                || self.file(found).is_ok_and(|file| scan::has_message(file, SMALL).unwrap_or(true))
+            let is_task = self.overview(found).is_ok_and(|overview| overview.task);
+            let says = || {
+                found.size > SMALL
+                    || self
+                        .file(found)
+                        .is_ok_and(|file| scan::has_message(file, SMALL).unwrap_or(true))
+            };
+            !is_task && says()
         }))
     }
 
@@ -115,7 +125,8 @@ impl Store {
     }
 
     /// Returns the session whose identifier starts so: of this workspace, or when it has none, of
-    /// any other.
+    /// any other. When there is none at all, the text is looked for in the first prompts, in the same
+    /// order.
     ///
     /// # Errors
     /// As [`Store::find`].
@@ -126,10 +137,58 @@ impl Store {
         };
         match choose(prefix, &self.list_all()?.found) {
             // The ones nearby are those of the workspace, unless only others are called nearly so.
-            Err(SessionError::Unknown { near: false, .. }) => Err(here),
-            other => other,
+            Err(SessionError::Unknown { near: false, .. }) => {}
+            Err(near @ SessionError::Unknown { .. }) => {
+                return self.find_words(workspace, prefix)?.ok_or(near);
+            }
+            other => return other,
         }
+        self.find_words(workspace, prefix)?.ok_or(here)
     }
+}
+
+impl Store {
+    /// Returns the session whose first prompt holds this text, letters of either case.
+    fn find_words(&self, workspace: &Path, words: &str) -> Result<Option<Found>, SessionError> {
+        let wanted = words.trim().to_lowercase();
+        if wanted.chars().count() < WORDS {
+            return Ok(None);
+        }
+        let here = self.list(workspace)?;
+        let others = self.list_all()?.found;
+        for all in [here, others] {
+            let mut fitting: Vec<(Found, String)> = Vec::new();
+            for found in all {
+                // One that cannot be read fits nothing; a list says so.
+                let prompt = self.overview(&found).ok().and_then(|overview| overview.prompt);
+                if let Some(prompt) = prompt.filter(|it| it.to_lowercase().contains(&wanted)) {
+                    fitting.push((found, prompt));
+                }
+            }
+            match fitting.as_slice() {
+                [] => {}
+                [(found, _)] => return Ok(Some(found.clone())),
+                _ => {
+                    return Err(SessionError::AmbiguousWords {
+                        words: words.escape_debug().to_string(),
+                        candidates: fitting
+                            .iter()
+                            .take(NAMED)
+                            .map(|(found, prompt)| (found.id.clone(), shown(prompt)))
+                            .collect(),
+                    });
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns a prompt as an error names it.
+fn shown(prompt: &str) -> String {
+    let short: String = prompt.chars().take(40).collect();
+    let end = if short.len() < prompt.len() { "…" } else { "" };
+    format!("{}{end}", short.escape_debug())
 }
 
 fn choose(prefix: &str, all: &[Found]) -> Result<Found, SessionError> {

@@ -52,8 +52,8 @@ struct Place {
 /// How far a log is from being written to.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// There is no file yet.
-    New { started: SystemTime },
+    /// There is no file yet. A sub-agent's names the session of its parent.
+    New { started: SystemTime, task_of: Option<String> },
     /// The file is another process's, another workspace's or cannot be written: a copy of its first
     /// bytes is made.
     Copy { source: File, from: PathBuf, parent: String, until: u64, started: SystemTime },
@@ -140,7 +140,9 @@ impl Log {
         let place = &self.place;
         let made = match &mut self.stage {
             Stage::Ready { .. } => None,
-            Stage::New { started } => Some((place.create(*started)?, 0)),
+            Stage::New { started, task_of } => {
+                Some((place.create(*started, task_of.as_deref())?, 0))
+            }
             Stage::Copy { source, from, parent, until, started } => {
                 let header = place.header(*started, Some(parent))?;
                 Some(place.rebuild(source, from, *until, Some(&header))?)
@@ -170,7 +172,7 @@ impl Log {
 
     /// Goes on to the last stage, with a file that was made or with the one that was open already.
     fn advance(&mut self, made: Option<(Lines, u64)>) {
-        let placeholder = Stage::New { started: SystemTime::UNIX_EPOCH };
+        let placeholder = Stage::New { started: SystemTime::UNIX_EPOCH, task_of: None };
         self.stage = match (std::mem::replace(&mut self.stage, placeholder), made) {
             (old, Some((lines, messages))) => {
                 if let Stage::Damaged { lines, .. } = old {
@@ -191,8 +193,12 @@ impl Place {
         Header::new(&self.id, &self.workspace, &stamp(started), parent).line()
     }
 
-    fn create(&self, started: SystemTime) -> Result<Lines, SessionError> {
-        let header = self.header(started, None)?;
+    fn create(&self, started: SystemTime, task_of: Option<&str>) -> Result<Lines, SessionError> {
+        let header = Header {
+            task: task_of.is_some(),
+            ..Header::new(&self.id, &self.workspace, &stamp(started), task_of)
+        };
+        let header = header.line()?;
         let mut lines = self.open_locked(&self.name)?;
         // A first attempt may have got no further.
         if lines.length().map_err(SessionError::write)? == 0 {

@@ -22,7 +22,7 @@ mod scan;
 mod store;
 mod tell;
 
-pub use entry::{Entry, VERSION};
+pub use entry::{Compaction, Entry, VERSION};
 pub use find::{Found, Listing};
 pub use log::Log;
 pub use notice::Notice;
@@ -68,6 +68,14 @@ pub enum SessionError {
         /// Those that match.
         ids: Vec<String>,
     },
+    /// The first prompts of several sessions hold this text.
+    #[error("more than one session begins with a prompt that holds `{words}`: {}; give an identifier", prompts(.candidates))]
+    AmbiguousWords {
+        /// What was asked for.
+        words: String,
+        /// Those that match, at most five: identifier and prompt.
+        candidates: Vec<(String, String)>,
+    },
     /// The session was written by a version of kli that is newer than this one.
     #[error("session `{}` has format {version}, this kli reads up to {VERSION}; use a newer kli", .path.display())]
     Version {
@@ -97,6 +105,11 @@ pub enum SessionError {
 
 fn list(ids: &[String]) -> String {
     ids.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn prompts(candidates: &[(String, String)]) -> String {
+    let one = |(id, prompt): &(String, String)| format!("`{id}` ({prompt})");
+    candidates.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn among(ids: &[String], near: bool) -> String {

@@ -42,6 +42,15 @@ pub enum Notice {
         /// What the system said.
         why: String,
     },
+    /// The session belongs to another directory, so this run goes on in a copy here.
+    Elsewhere {
+        /// The session that was opened.
+        id: String,
+        /// The copy.
+        copy: String,
+        /// The directory, as the file has it; empty when it says none.
+        workspace: String,
+    },
     /// The session cannot be written and no copy can be made: nothing of this run is kept.
     NotKept {
         /// The session that was opened.
@@ -91,6 +100,11 @@ impl fmt::Display for Notice {
             Self::ReadOnly { id, copy, why } => write!(
                 f,
                 "session `{id}` cannot be written ({why}); this run goes on in a copy, `{copy}`"
+            ),
+            Self::Elsewhere { id, copy, workspace } => write!(
+                f,
+                "session `{id}` is one of `{}`; this run goes on in a copy here, `{copy}`",
+                workspace.escape_debug()
             ),
             Self::NotKept { id, why } => {
                 write!(

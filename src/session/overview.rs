@@ -34,8 +34,10 @@ pub struct Overview {
     pub started: Option<SystemTime>,
     /// The workspace.
     pub workspace: Option<String>,
-    /// The session that this one is a copy of.
+    /// The session that this one is a copy of, or whose agent started this one's.
     pub parent: Option<String>,
+    /// Whether it is a sub-agent's.
+    pub task: bool,
     /// The first line of the first prompt, at most 200 characters.
     pub prompt: Option<String>,
     /// How many messages; `None` when only a reading of the whole file would tell.
@@ -83,6 +85,7 @@ impl Overview {
             {
                 self.workspace = Some(header.workspace);
                 self.parent = header.parent;
+                self.task = header.task;
                 continue;
             }
             self.prompt = match entry::read(line) {

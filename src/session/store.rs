@@ -104,9 +104,22 @@ impl Store {
     /// # Errors
     /// [`SessionError::Write`] when the directories cannot be made or written in.
     pub fn create(&self, workspace: &Path) -> Result<Log, SessionError> {
+        self.begin(workspace, None)
+    }
+
+    /// Begins the session of a sub-agent of another session's, which `--continue` passes over.
+    ///
+    /// # Errors
+    /// As for `create`.
+    pub fn create_child(&self, workspace: &Path, parent: &str) -> Result<Log, SessionError> {
+        self.begin(workspace, Some(parent.to_owned()))
+    }
+
+    fn begin(&self, workspace: &Path, task_of: Option<String>) -> Result<Log, SessionError> {
         let directory = self.writable(workspace).map_err(SessionError::write)?;
         let (id, name, started) = fresh();
-        Ok(Log::new(id, name, directory, workspace, self.grant(), Stage::New { started }))
+        let stage = Stage::New { started, task_of };
+        Ok(Log::new(id, name, directory, workspace, self.grant(), stage))
     }
 
     fn writable(&self, workspace: &Path) -> Result<Directory, HostError> {
@@ -116,8 +129,9 @@ impl Store {
         Ok(directory)
     }
 
-    /// Opens a session of the workspace to go on with it. Nothing is written: a repair is made, and
-    /// a copy of a session that another process has or that cannot be written, with the first entry.
+    /// Opens a session to go on with it in the workspace. Nothing is written: a repair is made, and a
+    /// copy of a session of another workspace, or that another process has, or that cannot be written,
+    /// with the first entry.
     ///
     /// # Errors
     /// [`SessionError::Read`] or [`SessionError::Version`]. Damage is no error; the notices tell of
@@ -126,7 +140,12 @@ impl Store {
         let mut notices = Vec::new();
         let directory = self.there(&found.key).map_err(SessionError::read)?;
         let source = directory.read(&found.name).map_err(SessionError::read)?;
-        let claim = self.claim(&directory, &found.name, &mut notices)?;
+        let is_here = found.key == key(workspace);
+        let claim = if is_here {
+            self.claim(&directory, &found.name, &mut notices)?
+        } else {
+            Err(Barrier::Elsewhere)
+        };
         // What was locked is read, not what has the name by now.
         let source = match &claim {
             Ok(lines) => lines.reader().map_err(SessionError::read)?,
@@ -135,7 +154,7 @@ impl Store {
         let again = source.try_clone();
         let Contents { messages, usage, unreadable, summary } = read(source, &found.path)?;
         // The tail that another process is just writing is not damaged.
-        let busy = matches!(claim, Err(Barrier::InUse));
+        let busy = matches!(claim, Err(Barrier::InUse | Barrier::Elsewhere));
         if summary.damaged_lines > 0 && (summary.inside || !busy) {
             notices.push(Notice::Damaged {
                 lines: summary.damaged_lines,
@@ -166,10 +185,22 @@ impl Store {
                 let (id, name, started) = fresh();
                 let (old, copy) = (found.id.clone(), id.clone());
                 // Only a session of another process is sure to lie where a copy can be made.
-                let place = directory.writable();
+                let (directory, place) = if is_here {
+                    let place = directory.writable();
+                    (directory, place)
+                } else {
+                    match self.writable(workspace) {
+                        Ok(here) => (here, Ok(())),
+                        Err(error) => (directory, Err(error)),
+                    }
+                };
                 is_kept = place.is_ok();
                 notices.push(match (barrier, place) {
                     (_, Err(error)) => Notice::NotKept { id: old, why: error.sentence() },
+                    (Barrier::Elsewhere, Ok(())) => {
+                        let from = self.overview(found).ok().and_then(|it| it.workspace);
+                        Notice::Elsewhere { id: old, copy, workspace: from.unwrap_or_default() }
+                    }
                     (Barrier::InUse, _) => Notice::InUse { id: old, copy },
                     (Barrier::ReadOnly(error), _) => {
                         Notice::ReadOnly { id: old, copy, why: error.sentence() }
@@ -260,6 +291,8 @@ fn fresh() -> (String, OsString, SystemTime) {
 enum Barrier {
     InUse,
     ReadOnly(HostError),
+    /// It belongs to another workspace.
+    Elsewhere,
 }
 
 struct Contents {
@@ -279,6 +312,7 @@ fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
             // Only the first line tells the file's format; one further on is another file's, or broken.
             Part::Kept(_, Read::Header { version }) => unreadable += u64::from(version > VERSION),
             Part::Kept(_, Read::Message(message)) => messages.push(message),
+            Part::Kept(_, Read::Compaction(shorter)) => messages = shorter,
             Part::Kept(_, Read::Usage(tokens)) => usage.add(tokens),
             Part::Kept(_, Read::Unreadable) => unreadable += 1,
             Part::Kept(_, Read::Other) | Part::Damaged(_) => {}

@@ -9,7 +9,7 @@ use crate::message::{Message, Usage};
 
 use super::{
     Found, SessionError, Store,
-    entry::{self, Read},
+    entry::{self, Compaction, Read},
     scan::{self, Part},
 };
 
@@ -25,8 +25,10 @@ pub enum Told {
         workspace: String,
         /// When it began.
         started: String,
-        /// The session that this one is a copy of.
+        /// The session that this one is a copy of, or whose agent started this one's.
         parent: Option<String>,
+        /// Whether it is a sub-agent's.
+        task: bool,
     },
     /// A message.
     Message(Message),
@@ -49,6 +51,8 @@ pub enum Told {
         /// Its path.
         path: String,
     },
+    /// The conversation was made shorter.
+    Compacted(Compaction),
     /// The end of a run.
     End {
         /// How.
@@ -118,6 +122,7 @@ fn told(line: &str) -> Option<Told> {
             workspace: text("workspace")?,
             started: text("started")?,
             parent: text("parent"),
+            task: value.get("task").and_then(Value::as_bool).unwrap_or_default(),
         },
         "usage" => Told::Usage {
             model: text("model")?,
@@ -125,6 +130,7 @@ fn told(line: &str) -> Option<Told> {
         },
         "denied" => Told::Denied { tool: text("tool")?, detail: text("detail")? },
         "changed" => Told::Changed { path: text("path")? },
+        "compaction" => Told::Compacted(serde_json::from_value(value).ok()?),
         "end" => Told::End { outcome: text("outcome")?, error: text("error") },
         _ => Told::Other,
     })

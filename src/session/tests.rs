@@ -207,7 +207,7 @@ fn unknown_kinds_survive_and_broken_shapes_are_skipped_and_told() {
     assert_eq!(texts(&opened.messages), ["one", "two"]);
     let told = notices(&opened);
     assert!(
-        told.iter().any(|n| n.starts_with("2 entries of the session have a shape")),
+        told.iter().any(|n| n.starts_with("3 entries of the session have a shape")),
         "{told:?}"
     );
     say(&mut opened.log, "three");

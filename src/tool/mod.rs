@@ -144,7 +144,10 @@ pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 pub mod anchor;
 pub mod arguments;
 pub mod cut;
+pub mod desk;
 mod edit;
+#[cfg(feature = "lisp")]
+pub mod eval;
 pub mod find;
 mod glob;
 pub mod inspect;
@@ -169,7 +172,8 @@ pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.
 pub fn standard() -> Vec<Box<dyn Tool>> {
-    vec![
+    #[cfg_attr(not(feature = "lisp"), expect(unused_mut, reason = "eval is added to them"))]
+    let mut tools: Vec<Box<dyn Tool>> = vec![
         Box::new(read::Read),
         Box::new(write::Write),
         Box::new(edit::Edit),
@@ -179,5 +183,8 @@ pub fn standard() -> Vec<Box<dyn Tool>> {
         Box::new(jobs::BashJobs),
         Box::new(result::ReadResult),
         Box::new(inspect::Inspect),
-    ]
+    ];
+    #[cfg(feature = "lisp")]
+    tools.push(Box::new(eval::Eval));
+    tools
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use super::{inspect::Told, jobs::Jobs, memory::Memory, result::Results};
+use super::{desk::Desk, inspect::Told, jobs::Jobs, memory::Memory, result::Results};
 
 /// The memory of a run's tools.
 #[derive(Debug, Default)]
@@ -21,6 +21,11 @@ pub struct State {
     pub results: Arc<Results>,
     /// What the run is told about itself; set once, by the agent.
     pub told: OnceLock<Told>,
+    /// Who decides about calls that a call makes; set once, by the agent.
+    pub desk: OnceLock<Arc<dyn Desk>>,
+    /// The session of eval.
+    #[cfg(feature = "lisp")]
+    pub eval: super::eval::Place,
 }
 
 impl State {

@@ -35,13 +35,14 @@ const fn command(name: &'static str, takes: &'static str, about: &'static str, b
 pub const COMMANDS: &[Command] = &[
     command("authority", "", "what the agent may do", By::Root),
     command("clear", "", "begin a new session", By::Conversation),
+    command("compact", "[FOCUS]", "make the conversation shorter, with a summary", By::Interface),
     command("config", "", "every setting with the layer it came from", By::Root),
     command("context", "", "what the model is sent", By::Root),
     command("doctor", "", "what could stop a run, and what stays risky", By::Root),
     command("export", "", "this session as Markdown", By::Root),
     command("fork", "", "go on with a copy of this session", By::Conversation),
     command("help", "", "the commands and the keys", By::Interface),
-    command("model", "", "the model that is asked", By::Root),
+    command("model", "", "every known model, and the one that is asked", By::Root),
     command("quit", "", "leave", By::Interface),
     command(
         "resume",
@@ -52,7 +53,7 @@ pub const COMMANDS: &[Command] = &[
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
     command("tools", "", "the tools on offer", By::Root),
-    command("usage", "", "the tokens of this session", By::Interface),
+    command("usage", "", "the tokens of this session, and what they cost", By::Interface),
 ];
 
 /// The keys, for `/help`.

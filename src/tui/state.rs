@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     agent::Op,
-    message::{Block, Message, Role, Usage},
+    message::{Block, Message, Money, Role, Usage},
 };
 
 use super::{
@@ -25,6 +25,8 @@ use super::{
 
 /// Within this time a second Esc or Ctrl-C counts as the same wish.
 const TWICE: Duration = Duration::from_secs(2);
+/// What the agent does when it does nothing else.
+pub(super) const ASKING: &str = "asking the model";
 /// Messages of a resumed session that are shown.
 const RECENT: usize = 20;
 
@@ -46,8 +48,9 @@ pub struct Facts {
     pub model: String,
     /// How much the model thinks, when that was chosen.
     pub effort: Option<String>,
-    /// Tokens that fit into the model's context, when that is known.
-    pub window: Option<u64>,
+    /// The models that may be asked, the chosen one first, each with the tokens that fit into its
+    /// context, when that is known.
+    pub windows: Vec<(String, Option<u64>)>,
     /// The profile.
     pub profile: String,
     /// The confinement in words.
@@ -96,6 +99,43 @@ pub(super) struct Work {
     pub(super) tools: Vec<Running>,
     /// An interrupt was asked for.
     pub(super) stopping: bool,
+    /// A request was made again, and what was said meanwhile went along with it.
+    pub(super) repeated: bool,
+}
+
+impl Work {
+    pub(super) fn new(since: Duration, doing: &str, prompt: Option<String>) -> Self {
+        let (doing, thinking, tools) = (doing.to_owned(), String::new(), Vec::new());
+        Self { since, doing, prompt, thinking, tools, stopping: false, repeated: false }
+    }
+}
+
+/// What a session took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    /// What is known of the cost; `None` when nothing is.
+    pub(super) cost: Option<Money>,
+    /// Something was used whose price nobody knows.
+    pub(super) more: bool,
+}
+
+impl Spent {
+    /// Adds tokens and what they cost.
+    pub(super) fn add(&mut self, usage: Usage, cost: Option<Money>) {
+        self.usage.add(usage);
+        match cost {
+            Some(cost) => self.cost = Some(self.cost.unwrap_or(Money::ZERO).plus(cost)),
+            None => self.more |= usage.total() > 0,
+        }
+    }
+
+    /// Returns the cost in words.
+    pub(super) fn cost(&self) -> Option<String> {
+        let cost = self.cost.filter(|cost| *cost > Money::ZERO)?;
+        let more = if self.more { " or more" } else { "" };
+        Some(format!("{cost}{more}"))
+    }
 }
 
 /// The state.
@@ -113,7 +153,9 @@ pub struct State {
     /// To be sent when the agent is done.
     pub(super) next: Vec<String>,
     pub(super) hint: Option<(String, Duration)>,
-    pub(super) usage: Usage,
+    pub(super) spent: Spent,
+    /// The same up to the prompt that is being worked on.
+    pub(super) before: Spent,
     /// Tokens of the last request and its answer: what the context holds now.
     pub(super) context: u64,
     rows: Vec<Line>,
@@ -138,7 +180,8 @@ impl State {
             steering: Vec::new(),
             next: Vec::new(),
             hint: None,
-            usage: Usage::default(),
+            spent: Spent::default(),
+            before: Spent::default(),
             context: 0,
             rows: Vec::new(),
             folded: None,
@@ -218,7 +261,8 @@ impl State {
     /// Another conversation has begun.
     pub fn begin(&mut self, facts: Facts, history: &[Message], notices: &[String]) {
         self.facts = facts;
-        self.usage = Usage::default();
+        self.spent = Spent::default();
+        self.before = Spent::default();
         self.context = 0;
         self.asked = 0;
         self.folded = None;
@@ -406,6 +450,7 @@ impl State {
         match found.by {
             By::Interface => match found.name {
                 "quit" => return vec![Effect::Quit],
+                "compact" => return self.compact(rest),
                 "usage" => {
                     let text = self.usage_text();
                     self.answered(&text, "", false);
@@ -433,28 +478,40 @@ impl State {
 
     fn usage_text(&self) -> String {
         let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } =
-            self.usage;
+            self.spent.usage;
         let mut text = format!(
             "input: {input_tokens} tokens\noutput: {output_tokens} tokens\nread from the cache: \
              {cache_read_tokens} tokens\nwritten to the cache: {cache_write_tokens} tokens\n\
              context: {} tokens",
             self.context
         );
-        if let Some(window) = self.facts.window {
+        if let Some(window) = self.window() {
             text = format!("{text} of {window}");
+        }
+        if let Some(cost) = self.spent.cost() {
+            text = format!("{text}\ncost: {cost}");
         }
         text
     }
 
+    /// Tokens that fit into the context of the model that is asked.
+    pub(super) fn window(&self) -> Option<u64> {
+        let asked = self.facts.windows.iter().find(|(name, _)| *name == self.facts.model);
+        asked.and_then(|(_, window)| *window).filter(|window| *window > 0)
+    }
+
+    /// Has the conversation made shorter: now, or at the next boundary.
+    fn compact(&mut self, focus: String) -> Vec<Effect> {
+        if self.work.is_none() {
+            self.work = Some(Work::new(self.now, "compacting the conversation", None));
+        } else {
+            self.hint("the conversation is compacted at the next boundary");
+        }
+        vec![Effect::Tell(Op::Compact { focus: Some(focus).filter(|focus| !focus.is_empty()) })]
+    }
+
     fn send(&mut self, text: String) -> Vec<Effect> {
-        self.work = Some(Work {
-            since: self.now,
-            doing: "asking the model".to_owned(),
-            prompt: Some(text.clone()),
-            thinking: String::new(),
-            tools: Vec::new(),
-            stopping: false,
-        });
+        self.work = Some(Work::new(self.now, ASKING, Some(text.clone())));
         vec![Effect::Tell(Op::Submit(text))]
     }
 

@@ -205,13 +205,14 @@ fn footer(state: &State) -> Line {
         Level::Unverified => Style::color(Color::YELLOW),
         Level::Open => Style { bold: true, ..Style::color(Color::RED) },
     };
-    let context = match facts.window.filter(|window| *window > 0) {
+    let context = match state.window() {
         Some(window) => format!("{} % of context", state.context.saturating_mul(100) / window),
         None => format!("{} tokens", thousands(state.context)),
     };
     // The last goes first.
     let mut parts = vec![clean(&facts.model)];
     parts.push(context);
+    parts.extend(state.spent.cost().map(|cost| format!("cost {cost}")));
     parts.push(format!("profile {}", clean(&facts.profile)));
     parts.extend(facts.effort.as_ref().map(|effort| format!("effort {}", clean(effort))));
     let mut line = Line::styled(confinement.as_str(), style);

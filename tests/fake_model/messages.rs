@@ -19,6 +19,14 @@ pub(super) fn complaint(seen: &Seen, body: &Value) -> Option<String> {
     {
         return Some("tools: required when messages hold `tool_use` or `tool_result`".into());
     }
+    if let Some(budget) = body["thinking"]["budget_tokens"].as_u64()
+        && !(1024..body["max_tokens"].as_u64().unwrap_or(0)).contains(&budget)
+    {
+        return Some("thinking.budget_tokens: from 1024, and less than `max_tokens`".into());
+    }
+    if body.to_string().matches("\"cache_control\"").count() > 4 {
+        return Some("A maximum of 4 blocks with cache_control may be provided".into());
+    }
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     if messages.is_empty() {
@@ -38,6 +46,25 @@ pub(super) fn complaint(seen: &Seen, body: &Value) -> Option<String> {
         };
         if content.is_empty() {
             return Some(format!("messages.{at}: content must not be empty"));
+        }
+        let is_thinking =
+            |block: &Value| block["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"));
+        if content.last().is_some_and(is_thinking) {
+            return Some(format!(
+                "messages.{at}: the final block in an assistant message cannot be `thinking`"
+            ));
+        }
+        let calls = content.iter().any(|block| block["type"] == "tool_use");
+        let budgeted = body["thinking"]["type"] == "enabled";
+        // The answer whose calls are being worked on: no other follows.
+        if budgeted
+            && calls
+            && at + 2 >= messages.len()
+            && !content.first().is_some_and(is_thinking)
+        {
+            return Some(format!(
+                "messages.{at}.content.0: expected `thinking` or `redacted_thinking`"
+            ));
         }
         let wanted = std::mem::take(&mut open);
         let mut answered = Vec::new();

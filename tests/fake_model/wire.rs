@@ -3,22 +3,44 @@
 use kli::model::catalogue::Kind;
 use serde_json::json;
 
-use super::{Answer, Part, chat, chunk, event, message, message_stopped};
+use super::{Answer, Part, chat, chunk, event, message, message_stopped, responses};
 
 /// The APIs that the fake speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Messages,
     Chat,
+    Responses,
 }
 
 impl Wire {
-    pub(crate) const ALL: [Self; 2] = [Self::Messages, Self::Chat];
+    pub(crate) const ALL: [Self; 3] = [Self::Messages, Self::Chat, Self::Responses];
+
+    /// Those that a variable with an address is enough for.
+    pub(crate) const BARE: [Self; 2] = [Self::Messages, Self::Chat];
 
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Messages => Kind::Anthropic,
             Self::Chat => Kind::OpenAiChat,
+            Self::Responses => Kind::OpenAi,
+        }
+    }
+
+    /// The kind's name in settings.
+    pub(crate) fn kind_name(self) -> &'static str {
+        match self {
+            Self::Messages => "anthropic",
+            Self::Chat => "openai-chat",
+            Self::Responses => "openai",
+        }
+    }
+
+    /// The settings with which the provider at another address speaks it.
+    pub(crate) fn settings(self) -> String {
+        match self {
+            Self::Messages | Self::Chat => "{}".to_owned(),
+            Self::Responses => json!({"providers": {"openai": {"kind": "openai"}}}).to_string(),
         }
     }
 
@@ -26,7 +48,7 @@ impl Wire {
     pub(crate) fn provider(self) -> &'static str {
         match self {
             Self::Messages => "anthropic",
-            Self::Chat => "openai",
+            Self::Chat | Self::Responses => "openai",
         }
     }
 
@@ -34,7 +56,7 @@ impl Wire {
     pub(crate) fn address_variable(self) -> &'static str {
         match self {
             Self::Messages => "ANTHROPIC_BASE_URL",
-            Self::Chat => "OPENAI_BASE_URL",
+            Self::Chat | Self::Responses => "OPENAI_BASE_URL",
         }
     }
 
@@ -42,7 +64,7 @@ impl Wire {
     pub(crate) fn base(self) -> &'static str {
         match self {
             Self::Messages => "",
-            Self::Chat => "/v1",
+            Self::Chat | Self::Responses => "/v1",
         }
     }
 
@@ -51,6 +73,7 @@ impl Wire {
         match self {
             Self::Messages => "/v1/messages",
             Self::Chat => "/chat/completions",
+            Self::Responses => "/responses",
         }
     }
 
@@ -58,7 +81,7 @@ impl Wire {
     pub(crate) fn key_header(self, key: &str) -> (&'static str, String) {
         match self {
             Self::Messages => ("x-api-key", key.to_owned()),
-            Self::Chat => ("authorization", format!("Bearer {key}")),
+            Self::Chat | Self::Responses => ("authorization", format!("Bearer {key}")),
         }
     }
 
@@ -67,6 +90,7 @@ impl Wire {
         match self {
             Self::Messages => message(parts),
             Self::Chat => chat::message(parts),
+            Self::Responses => responses::message(parts),
         }
     }
 
@@ -75,6 +99,7 @@ impl Wire {
         match self {
             Self::Messages => message_stopped(parts, reason),
             Self::Chat => chat::message_stopped(parts, reason),
+            Self::Responses => responses::message_stopped(parts, reason),
         }
     }
 
@@ -83,6 +108,7 @@ impl Wire {
         match self {
             Self::Messages => "max_tokens",
             Self::Chat => "length",
+            Self::Responses => "max_output_tokens",
         }
     }
 
@@ -92,6 +118,8 @@ impl Wire {
         match self {
             Self::Messages => event(&json!({"type": "error", "error": error})),
             Self::Chat => chunk(&json!({"error": error})),
+            Self::Responses => event(&json!({"type": "error", "code": kind, "message": sentence,
+                "param": null, "sequence_number": 9})),
         }
     }
 
@@ -99,7 +127,7 @@ impl Wire {
     pub(crate) fn refusal(self, status: u16, kind: &str, sentence: &str) -> Answer {
         match self {
             Self::Messages => Answer::refusal(status, kind, sentence),
-            Self::Chat => {
+            Self::Chat | Self::Responses => {
                 let error = json!({"message": sentence, "type": kind, "param": null, "code": null});
                 Answer::body(status, "application/json", json!({ "error": error }).to_string())
             }
@@ -110,7 +138,9 @@ impl Wire {
     pub(crate) fn status(self, status: u16) -> Answer {
         match self {
             Self::Messages => Answer::status(status),
-            Self::Chat => self.refusal(status, Answer::kind_of(status), "scripted by the test"),
+            Self::Chat | Self::Responses => {
+                self.refusal(status, Answer::kind_of(status), "scripted by the test")
+            }
         }
     }
 
@@ -119,6 +149,8 @@ impl Wire {
         match self {
             Self::Messages => event(&json!({"type": "content_block_delta", "index": 0,
                 "delta": {"type": "text_delta", "text": text}})),
+            Self::Responses => event(&json!({"type": "response.output_text.delta",
+                "output_index": 0, "content_index": 0, "delta": text})),
             Self::Chat => chunk(&json!({"choices": [{"index": 0, "delta": {"content": text}}]})),
         }
     }
@@ -128,6 +160,7 @@ impl Wire {
         let mark = match self {
             Self::Messages => "\"text_delta\"",
             Self::Chat => "\"content\":\"",
+            Self::Responses => "event: response.output_text.delta",
         };
         let mut at = 0;
         let ends = stream.split_inclusive("\n\n").filter_map(|event| {

@@ -73,10 +73,12 @@ fn the_request_is_what_the_api_wants() {
             "max_tokens": 8192,
             "stream": true,
             "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
-            "tools": [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}],
+            "tools": [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"},
+                "cache_control": {"type": "ephemeral"}}],
             "messages": [
                 {"role": "user", "content": [
-                    {"type": "text", "text": "do"}, {"type": "text", "text": "it"}]},
+                    {"type": "text", "text": "do"},
+                    {"type": "text", "text": "it", "cache_control": {"type": "ephemeral"}}]},
                 {"role": "assistant", "content": [
                     thought,
                     {"type": "tool_use", "id": "a_1", "name": "re_ad", "input": {}},
@@ -126,7 +128,7 @@ fn the_strict_fake_refuses_what_the_api_refuses() {
 }
 
 /// A request by hand, so that the fake is tested without the code that it tests.
-pub(super) fn post(fake: &FakeModel, path: &str, body: &Value) -> (u16, String) {
+pub(in crate::model) fn post(fake: &FakeModel, path: &str, body: &Value) -> (u16, String) {
     let mut connection = std::net::TcpStream::connect(fake.address()).unwrap();
     let body = body.to_string();
     write!(

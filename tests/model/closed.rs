@@ -127,7 +127,7 @@ fn a_model_on_a_port_of_the_host_answers_through_local_ports_alone() {
     for_both(|world| {
         program(world);
         let others = Others::new(world);
-        for wire in Wire::ALL {
+        for wire in Wire::BARE {
             let fake = FakeModel::strict(whole_task(wire, &others.command));
             let spec = json!({"network": false, "localPorts": [fake.address().port()]});
             let ran = jailed(world, &spec, wire, &fake.url(wire));

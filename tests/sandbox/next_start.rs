@@ -244,3 +244,29 @@ fn a_workspace_below_run_holds_neither_specification_nor_launcher() {
         assert!(world.root.join("run/disk/project/effect").exists());
     });
 }
+
+#[test]
+fn a_protected_file_that_has_another_name_is_told() {
+    for_both(|world| {
+        let explained = || {
+            let mut command = world.command(world.launcher());
+            ok(&command.arg("explain").arg(world.spec_file()).output().unwrap())
+        };
+        // One that was absent at the start, made inside together with the other name.
+        ok(&world.inside("echo first > .envrc && ln .envrc other"));
+        let told =
+            format!("`{}/.envrc` is read-only and has 2 hard links", world.workspace.display());
+        has(&explained(), &[&told]);
+        // It is as it says, and no further name can be made.
+        let tried = world.inside("echo x > .envrc; ln .envrc third; echo second > other");
+        has(&err(&tried), &["Read-only file system", "cross-device"]);
+        assert_eq!(fs::read_to_string(world.workspace.join(".envrc")).unwrap(), "second\n");
+        assert!(!world.workspace.join("third").exists());
+        // Control: a copy in its place has one name, which is read-only.
+        assert!(world.plainly("cp .envrc new && mv new .envrc").status.success());
+        assert!(!explained().contains("hard links"));
+        let tried = world.inside("echo third > other; echo x > .envrc");
+        has(&err(&tried), &["Read-only file system"]);
+        assert_eq!(fs::read_to_string(world.workspace.join(".envrc")).unwrap(), "second\n");
+    });
+}

@@ -364,6 +364,8 @@ fn a_git_directory_that_the_host_makes_anew_is_held_again() {
     for_all(&[Layout::Clone], |repository| {
         let mut talk = Talk::start(&repository.world);
         repository.outside("mv .git old && git clone -q --no-checkout old new && mv new/.git .git");
+        let there = repository.common.join("config.worktree");
+        assert!(wait_for(Duration::from_secs(5), || fs::symlink_metadata(&there).is_ok()));
         let before = repository.state();
         let said = talk.says(
             "LC_ALL=C; export LC_ALL; mv .git x; echo x > .git/hooks/pre-commit; echo x > \

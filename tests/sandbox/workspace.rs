@@ -207,3 +207,22 @@ fn a_specification_that_the_inside_could_rewrite_is_refused() {
         assert!(world.workspace.join("effect").exists(), "control: from outside it works");
     });
 }
+
+#[test]
+fn a_state_directory_of_another_name_is_kli_s_own_too() {
+    for_both(|world| {
+        world.dir("elsewhere/state/deep");
+        for place in ["elsewhere/state", "elsewhere/state/deep"] {
+            let place = world.root.join(place);
+            let run = |named: &str| {
+                let mut run = world.run_with(&[], &["touch", "effect"]);
+                run.env("KLI_STATE_DIR", world.root.join(named)).current_dir(&place);
+                run.output().unwrap()
+            };
+            has(&refused(&run("elsewhere/state")), &["it belongs to kli itself"]);
+            assert!(!place.join("effect").exists());
+            ok(&run("elsewhere/other"));
+            assert!(place.join("effect").exists(), "control");
+        }
+    });
+}

@@ -2,10 +2,12 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::{
-    agent::{Outcome, Summary},
+    agent::{Budgets, Journal, Outcome, Summary, turn::Retry},
+    authority::{Confinement, Subject},
     host::Host,
+    message::Redactor,
     model::catalogue::{self, Kind, Options},
-    tool::{BashOptions, State},
+    tool::{BashOptions, Context, State},
 };
 
 /// Refuses the appends of these numbers, and remembers the kinds of the others.
@@ -41,6 +43,7 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let parts = Parts {
         model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
+        fallbacks: Vec::new(),
         tools: Vec::new(),
         subject: Arc::new(Subject::new([])),
         confinement: Confinement::Unknown,
@@ -63,8 +66,12 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
         budgets: Budgets::default(),
         retry: Retry::default(),
         redactor: Redactor::default(),
+        compaction: compact::Policy::default(),
         journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
         backlog: Arc::default(),
+        surroundings: crate::agent::Surroundings::default(),
+        mentions: true,
+        ledger: Arc::default(),
         timed: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,8 +1,11 @@
 //! The machine without clock, network or files: single paths, and the laws on random inputs.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::{Class, ModelError};
 
 fn machine(budgets: Budgets) -> Turn {
     Turn::new("test/model".into(), Vec::new(), budgets, Retry::default())
@@ -31,7 +34,7 @@ fn result(index: usize, id: &str, denied: bool, is_error: bool) -> Input {
         index,
         result: ToolResult { call: id.into(), text: "r".into(), is_error },
         allowed: if denied.is_none() { vec!["file/write".into()] } else { Vec::new() },
-        denied,
+        denied: denied.into_iter().collect(),
         changed: Vec::new(),
     }))
 }
@@ -301,4 +304,247 @@ fn many_calls_of_one_identifier_are_told_apart_in_no_time() {
     let ids: BTreeSet<&str> = turn.history()[1].calls().map(|call| call.id.as_str()).collect();
     assert_eq!(ids.len(), 3002, "each has its own");
     assert!(["same", "same_3000", "same_2_2", "call"].iter().all(|id| ids.contains(id)));
+}
+
+fn candidate(name: &str, price: Option<&str>) -> Candidate {
+    let price = price.map(|text| crate::message::Price {
+        input: crate::message::Price::parse(text).unwrap(),
+        output: crate::message::Price::parse(text).unwrap(),
+        cache_read: None,
+        cache_write: None,
+    });
+    Candidate { name: name.into(), price }
+}
+
+fn with_two(budgets: Budgets, retry: Retry) -> Turn {
+    Turn::new("a/one".into(), Vec::new(), budgets, retry).asking(
+        candidate("a/one", Some("3")),
+        vec![candidate("b/two", Some("1"))],
+        ["read".to_owned()],
+    )
+}
+
+fn fell_back(actions: &[Action]) -> bool {
+    actions.iter().any(|action| {
+        matches!(action, Action::Emit(Event::FellBack { from, to, .. })
+            if from == "a/one" && to == "b/two")
+    })
+}
+
+#[test]
+fn a_model_that_is_not_to_be_had_is_given_up_for_the_next_one() {
+    let retry = Retry { attempts: 1, ..Retry::default() };
+    let busy = || Input::Failed(error(Class::Retry { after: None }));
+    let mut turn = with_two(Budgets::default(), retry);
+    turn.step(Input::Submit("hi".into()));
+    assert!(!fell_back(&turn.step(busy())), "it is tried again first");
+    turn.step(Input::RetryDue);
+    let next = turn.step(busy());
+    assert!(fell_back(&next) && next.last() == Some(&Action::Ask), "{next:?}");
+    assert_eq!(turn.asks(), 1);
+    // The other has retries of its own; what it thinks is its own.
+    assert!(turn.step(busy()).iter().any(|it| matches!(it, Action::Sleep { .. })));
+    turn.step(Input::RetryDue);
+    turn.step(Input::Delta(Delta::Opaque(serde_json::json!({"x": 1}))));
+    turn.step(call("a", "{}"));
+    turn.step(done(Stop::ToolUse));
+    assert!(
+        matches!(&turn.history()[1].blocks[0], Block::Opaque { model, .. } if model == "b/two")
+    );
+    turn.step(result(0, "a", false, false));
+    assert_eq!(turn.asks(), 1, "it stays for the rest of the prompt");
+    turn.step(text("done"));
+    let end = turn.step(done(Stop::EndTurn));
+    let ended = summary(&end).unwrap();
+    assert_eq!((ended.outcome, ended.model.as_deref()), (Outcome::Ok, Some("b/two")));
+    assert_eq!(turn.history().iter().filter(|m| m.text() == "hi").count(), 1);
+    turn.step(Input::Submit("again".into()));
+    assert_eq!(turn.asks(), 0, "the next prompt begins with the chosen one");
+}
+
+#[test]
+fn where_all_are_not_to_be_had_the_end_names_each() {
+    let retry = Retry { attempts: 0, ..Retry::default() };
+    let mut turn = with_two(Budgets::default(), retry);
+    turn.step(Input::Submit("hi".into()));
+    turn.step(Input::Failed(error(Class::Retry { after: None })));
+    let other = ModelError {
+        message: "no route".into(),
+        network: true,
+        ..error(Class::Retry { after: None })
+    };
+    let end = turn.step(Input::Failed(other));
+    let ended = summary(&end).unwrap();
+    assert_eq!((ended.outcome, ended.exit), (Outcome::Error, 4));
+    let fault = ended.fault.as_ref().unwrap();
+    assert_eq!(fault.kind, FaultKind::Network, "that of the last one");
+    assert_eq!(fault.message, "no route; before it `a/one` failed: the server is busy");
+}
+
+#[test]
+fn what_another_model_would_not_mend_is_no_reason_to_ask_it() {
+    let retry = Retry { attempts: 0, ..Retry::default() };
+    for class in [Class::Auth, Class::ContextFull, Class::Refused, Class::Fatal] {
+        let mut turn = with_two(Budgets::default(), retry);
+        turn.step(Input::Submit("hi".into()));
+        let end = turn.step(Input::Failed(error(class.clone())));
+        assert!(!fell_back(&end), "{class:?}");
+        assert_eq!(summary(&end).unwrap().exit, 4);
+    }
+    // A part of an answer is kept, and not asked for again.
+    let mut turn = with_two(Budgets::default(), retry);
+    turn.step(Input::Submit("hi".into()));
+    turn.step(text("par"));
+    let end = turn.step(Input::Failed(error(Class::Retry { after: None })));
+    assert!(!fell_back(&end));
+    assert_eq!(summary(&end).unwrap().outcome, Outcome::Incomplete);
+    // A wish that is too long is no wait, and no reason not to ask another.
+    let mut turn = with_two(Budgets::default(), Retry::default());
+    turn.step(Input::Submit("hi".into()));
+    let after = Some(Duration::from_hours(1));
+    assert!(fell_back(&turn.step(Input::Failed(error(Class::Retry { after })))));
+}
+
+#[test]
+fn thinking_that_came_to_nothing_is_asked_for_again() {
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(Input::Delta(Delta::Opaque(serde_json::json!({"thinking": "hm"}))));
+    let again = turn.step(Input::Failed(error(Class::Retry { after: None })));
+    assert!(again.iter().any(|it| matches!(it, Action::Sleep { .. })), "{again:?}");
+    turn.step(Input::RetryDue);
+    turn.step(text("said"));
+    turn.step(done(Stop::EndTurn));
+    assert_eq!(turn.history()[1].blocks.len(), 1, "what was thought before is left out");
+}
+
+#[test]
+fn a_budget_of_money_ends_the_run_and_is_not_kept_blindly() {
+    let cost =
+        |text: &str| Budgets { cost: crate::message::Money::parse(text), ..Budgets::default() };
+    // 15 tokens at 3 and then at 1 a million: 0.000045 and 0.000015.
+    let mut turn = with_two(cost("0.00006"), Retry { attempts: 0, ..Retry::default() });
+    turn.step(Input::Submit("hi".into()));
+    turn.step(call("a", "{}"));
+    let answered = turn.step(done(Stop::ToolUse));
+    assert!(
+        answered.iter().any(|it| matches!(it, Action::Emit(Event::Usage { cost: Some(cost), .. })
+        if cost.to_string() == "0.000045"))
+    );
+    turn.step(result(0, "a", false, false));
+    turn.step(Input::Failed(error(Class::Retry { after: None })));
+    turn.step(call("b", "{\"n\": 2}"));
+    let end = turn.step(done(Stop::ToolUse));
+    assert!(!end.iter().any(|action| matches!(action, Action::Work(_))), "{end:?}");
+    let ended = summary(&end).unwrap();
+    assert_eq!((ended.outcome, ended.exit), (Outcome::Budget, 5));
+    assert_eq!(ended.cost.unwrap().to_string(), "0.00006", "each at its own price");
+    assert!(ended.fault.as_ref().unwrap().message.contains("`budgets.cost`"));
+
+    let unpriced = || Turn::new("a/one".into(), Vec::new(), cost("1"), Retry::default());
+    let end = unpriced().step(Input::Submit("hi".into()));
+    assert!(!end.contains(&Action::Ask), "nothing is spent that nobody can count");
+    let message = &summary(&end).unwrap().fault.as_ref().unwrap().message;
+    assert!(message.contains("set `providers.a.models.one.price`"), "{message}");
+
+    // A server that does not count: the run ends where it would spend more.
+    let mut turn = with_two(cost("1"), Retry::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(call("a", "{}"));
+    let end = turn.step(Input::Delta(Delta::Done { stop: Stop::ToolUse, usage: None }));
+    let ended = summary(&end).unwrap();
+    assert_eq!((ended.exit, ended.cost), (5, None));
+    assert!(ended.fault.as_ref().unwrap().message.contains("does not say how many tokens"));
+}
+
+#[test]
+fn a_budget_of_tokens_that_a_server_does_not_count_is_said_once() {
+    let mut turn = machine(Budgets { tokens: Some(5), ..Budgets::default() });
+    turn.step(Input::Submit("hi".into()));
+    let mut said = 0;
+    for n in 0..2 {
+        turn.step(call("a", &format!("{{\"n\": {n}}}")));
+        let actions = turn.step(Input::Delta(Delta::Done { stop: Stop::ToolUse, usage: None }));
+        said += actions.iter().filter(|it| matches!(it, Action::Emit(Event::Notice(_)))).count();
+        turn.step(result(0, "a", false, false));
+    }
+    assert_eq!(said, 1);
+}
+
+#[test]
+fn a_loop_is_told_to_the_model_and_then_ends_the_run() {
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    for round in 1..=5 {
+        turn.step(call(&format!("c{round}"), "{\"path\": \"a\"}"));
+        turn.step(done(Stop::ToolUse));
+        let next = turn.step(result(0, "c", false, true));
+        let told = turn.history().last().unwrap().blocks[0].clone();
+        let Block::Result(told) = told else { panic!("{told:?}") };
+        assert_eq!(
+            told.text.contains("[kli: you made the same calls 3 times"),
+            round == 3,
+            "{told:?}"
+        );
+        if round < 5 {
+            assert_eq!(next.last(), Some(&Action::Ask), "round {round}");
+        } else {
+            let ended = summary(&next).unwrap();
+            assert_eq!((ended.outcome, ended.exit), (Outcome::Error, 1));
+            let message = &ended.fault.as_ref().unwrap().message;
+            assert!(message.contains("the same calls 5 times in a row"), "{message}");
+        }
+    }
+    // What a person says in between makes it another matter.
+    let mut turn = machine(Budgets { repeats: Some(2), ..Budgets::default() });
+    turn.step(Input::Submit("hi".into()));
+    for _ in 0..3 {
+        turn.step(call("c", "{}"));
+        turn.step(Input::Steer("go on".into()));
+        turn.step(done(Stop::ToolUse));
+        assert_eq!(turn.step(result(0, "c", false, false)).last(), Some(&Action::Ask));
+    }
+}
+
+#[test]
+fn calls_of_tools_that_there_are_not_are_bounded() {
+    let mut turn = with_two(Budgets::default(), Retry::default());
+    turn.step(Input::Submit("hi".into()));
+    let unknown = |n: i32| {
+        let (name, arguments) = ("re ad".to_owned(), format!("{{\"n\": {n}}}"));
+        Input::Delta(Delta::Call { id: "x".into(), name, arguments })
+    };
+    for n in 0..4 {
+        turn.step(unknown(n));
+        // One that can be run among them is a reason to go on.
+        if n == 1 {
+            turn.step(call("y", "{}"));
+            turn.step(done(Stop::ToolUse));
+            turn.step(result(0, "x", false, true));
+            turn.step(result(1, "y", false, false));
+        } else {
+            turn.step(done(Stop::ToolUse));
+            turn.step(result(0, "x", false, true));
+        }
+    }
+    turn.step(unknown(5));
+    let end = turn.step(done(Stop::ToolUse));
+    assert!(!end.iter().any(|action| matches!(action, Action::Work(_))));
+    let ended = summary(&end).unwrap();
+    assert_eq!(ended.exit, 1);
+    assert!(ended.fault.as_ref().unwrap().message.contains("calls that cannot be run 3 times"));
+}
+
+#[test]
+fn what_was_said_meanwhile_goes_along_with_a_retry_and_comes_back_when_the_run_ends_first() {
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(Input::Failed(error(Class::Retry { after: None })));
+    turn.step(Input::Steer("and tests".into()));
+    let again = turn.step(Input::RetryDue);
+    assert_eq!(again, [Action::Record(Message::user("and tests")), Action::Sync, Action::Ask]);
+    turn.step(Input::Steer("and docs".into()));
+    let end = turn.step(Input::Stop(Why::Interrupt));
+    assert_eq!(summary(&end).unwrap().undelivered, ["and docs"], "nothing is lost");
+    assert!(!turn.history().contains(&Message::user("and docs")));
 }

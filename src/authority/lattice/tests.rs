@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    super::subject::{Approval, Approve, Narrowing, Request, Source, Subject},
+    *,
+};
 
 fn atom() -> impl Strategy<Value = Atom> {
     prop_oneof![
@@ -203,4 +206,39 @@ fn a_command_that_cannot_be_read_needs_the_unconstrained_atom() {
     let list = Authority::of([(Atom::ProcessExec, Constraint::commands([vec!["git".into()]]))]);
     assert!(!list.allows(&Atom::ProcessExec, &unread));
     assert!(Authority::universal().allows(&Atom::ProcessExec, &unread));
+}
+
+fn only(authority: Authority) -> Narrowing {
+    Narrowing::Only { authority, named: Vec::new() }
+}
+
+proptest! {
+    #[test]
+    fn a_sub_agent_never_does_more_than_its_parent_and_no_less_than_was_asked(
+        held in authority(),
+        asked in prop::option::of(authority()),
+        policy in prop::sample::select(vec![Approve::Never, Approve::Writes, Approve::All]),
+    ) {
+        let parent = Subject::new([
+            (Source::UserSettings, only(held)),
+            (Source::Policy, Narrowing::Tools(vec!["edit".to_owned()])),
+            (Source::Policy, Narrowing::Approve(policy)),
+        ]);
+        let child = parent.of_child(asked.clone().map(only));
+        prop_assert!(parent.authority().covers(child.authority()));
+        prop_assert!(!child.holds(&Atom::AgentSpawn), "it starts no further ones");
+        prop_assert_eq!(child.approval_policy(), policy);
+        prop_assert!(child.denied_tools().eq(parent.denied_tools()));
+        for (atom, detail) in requests() {
+            let of = |subject: &Subject, approval| {
+                let request = Request { atom: atom.clone(), detail: detail.clone() };
+                subject.check_with(request, approval).is_ok()
+            };
+            for approval in [Approval::CannotAsk, Approval::Given] {
+                let within = asked.as_ref().is_none_or(|asked| asked.allows(&atom, &detail));
+                let meant = of(&parent, approval) && within && atom != Atom::AgentSpawn;
+                prop_assert_eq!(of(&child, approval), meant, "{}", atom);
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    agent::{Denied, Fault, Outcome},
+    agent::{Denied, Fault, Outcome, compact::Reason},
     message::Usage,
 };
 
@@ -101,6 +101,18 @@ pub(crate) enum Line {
         /// How many.
         #[serde(flatten)]
         usage: Usage,
+        /// What they cost, in the currency of the prices; absent when no price is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cost: Option<f64>,
+    },
+    /// A model is overloaded or not reached, and the next one is asked the same in its place.
+    Fallback {
+        /// `PROVIDER/MODEL` that was given up.
+        from: String,
+        /// `PROVIDER/MODEL` that is asked now.
+        to: String,
+        /// Why.
+        reason: String,
     },
     /// A request failed and will be made again.
     Retry {
@@ -112,6 +124,20 @@ pub(crate) enum Line {
         after_ms: u64,
         /// Why.
         reason: String,
+    },
+    /// The conversation was made shorter, as it no longer fits the context window or because it was
+    /// asked for. The tokens are estimates.
+    Compacted {
+        /// Why.
+        reason: Reason,
+        /// Tokens of a request before.
+        before: u64,
+        /// Tokens of a request after.
+        after: u64,
+        /// Results of tools that were trimmed.
+        trimmed: usize,
+        /// Messages that a summary stands for now; 0 when there is none.
+        summarised: usize,
     },
     /// Something to know that is no failure.
     Notice {
@@ -144,12 +170,15 @@ pub(crate) struct RunResult {
     pub(crate) text: String,
     /// The session's identifier; null when none is kept, or the run did not start.
     pub(crate) session: Option<String>,
-    /// `PROVIDER/MODEL`; null when the run did not start.
+    /// `PROVIDER/MODEL` that was asked last; null when the run did not start.
     pub(crate) model: Option<String>,
     /// How often the model was asked.
     pub(crate) turns: u64,
     /// Tokens over all turns.
     pub(crate) usage: Usage,
+    /// What they cost, in the currency of the prices; absent when a price or a count is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<f64>,
     /// Every refused call, in order.
     pub(crate) denied: Vec<Denied>,
     /// Files that the file tools created or changed, each once; what commands change is not listed.

@@ -75,10 +75,11 @@ pub(super) fn markdown(place: &Place, id: &str) -> Result<(), CliError> {
 
 fn written(at: Option<&str>, told: &Told) -> String {
     match told {
-        Told::Session { workspace, started, parent } => {
+        Told::Session { workspace, started, parent, task } => {
+            let what = if *task { "sub-agent of" } else { "copy of" };
             let parent = parent
                 .as_deref()
-                .map_or_else(String::new, |parent| format!("- copy of: {}\n", code(parent)));
+                .map_or_else(String::new, |parent| format!("- {what}: {}\n", code(parent)));
             format!("\n- workspace: {}\n- started: {}\n{parent}", code(workspace), code(started))
         }
         Told::Message(message) => written_message(at, message),
@@ -93,6 +94,14 @@ fn written(at: Option<&str>, told: &Told) -> String {
         Told::End { outcome, error } => {
             let error = error.as_deref().map_or_else(String::new, |e| format!(": {}", code(e)));
             format!("\nEnded {}{error}\n", code(outcome))
+        }
+        Told::Compacted(done) => {
+            let summary = done
+                .summary
+                .as_deref()
+                .map_or_else(String::new, |summary| format!("\n{}", quote(summary)));
+            let (before, after) = (done.before, done.after);
+            format!("\n## Compacted\n\nFrom about {before} to {after} tokens.\n{summary}")
         }
         Told::Other => String::new(),
     }

@@ -32,10 +32,11 @@ pub(super) fn run(place: &Place, id: &str) -> Result<(), CliError> {
 
 fn shown(at: Option<&str>, told: &Told) -> String {
     match told {
-        Told::Session { workspace, started, parent } => {
+        Told::Session { workspace, started, parent, task } => {
+            let what = if *task { "sub-agent of" } else { "copy of" };
             let parent = parent
                 .as_deref()
-                .map_or_else(String::new, |parent| format!("copy of {}\n", plain(parent)));
+                .map_or_else(String::new, |parent| format!("{what} {}\n", plain(parent)));
             format!("workspace {}\nstarted {}\n{parent}", plain(workspace), plain(started))
         }
         Told::Message(message) => shown_message(at, message),
@@ -44,6 +45,13 @@ fn shown(at: Option<&str>, told: &Told) -> String {
         Told::End { outcome, error } => {
             let error = error.as_deref().map_or_else(String::new, |e| format!(": {}", plain(e)));
             format!("\n-- {}{error}\n", plain(outcome))
+        }
+        Told::Compacted(done) => {
+            let (before, after) = (done.before, done.after);
+            let summary = done.summary.iter().flat_map(|summary| summary.lines());
+            let lines = summary.fold(String::new(), |lines, line| lines + "  " + line + "\n");
+            let gap = if lines.is_empty() { "" } else { "\n" };
+            format!("\n-- compacted from about {before} to {after} tokens\n{gap}{lines}")
         }
         Told::Usage { .. } | Told::Other => String::new(),
     }

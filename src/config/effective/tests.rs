@@ -149,15 +149,23 @@ fn a_scope_does_not_look_at_what_it_does_not_allow() {
     assert_eq!(parsed.warnings, []);
     assert_eq!(parsed.settings.capabilities.len(), 1);
     assert_eq!(parsed.settings.deny_tools.len(), 1);
-    let rest = Settings { capabilities: Vec::new(), deny_tools: Vec::new(), ..parsed.settings };
+    assert_eq!(parsed.settings.context.get().unwrap(), &["A.md"]);
+    let rest = Settings {
+        capabilities: Vec::new(),
+        deny_tools: Vec::new(),
+        context: Setting::default(),
+        ..parsed.settings
+    };
     assert_eq!(rest, Settings::default());
     assert!(Settings::parse("s", text, Layer::User).is_err(), "control: the whole of it is wrong");
 
-    let text = br#"{ "capabilities": [], "providers": {}, "model": "anthropic/x", "effort": 3 }"#;
+    let text =
+        br#"{ "capabilities": [], "providers": {}, "model": "anthropic/x", "effort": "low" }"#;
     let parsed = Settings::parse_scoped("s", text, Layer::Display, Scope::Display).unwrap();
     assert_eq!(parsed.ignored, ["capabilities", "providers"]);
     assert!(parsed.settings.capabilities.is_empty());
     assert_eq!(parsed.settings.model.layer(), Some(Layer::Display));
+    assert_eq!(parsed.settings.effort.layer(), Some(Layer::Display));
 }
 
 #[test]

@@ -20,6 +20,9 @@ fn samples(shape: Shape) -> (Value, Value) {
         Shape::Variable => (json!("A_1"), json!("1-A")),
         Shape::Duration => (json!("1h30m"), json!("90")),
         Shape::Count => (json!(1), json!(0)),
+        Shape::Money => (json!(2.5), json!(0)),
+        Shape::Price => (json!(0.25), json!(-1)),
+        Shape::Efforts => (json!(["low", "max"]), json!(["hihg"])),
         Shape::Flag => (json!(true), json!("true")),
         Shape::Capabilities => {
             (json!(["file/read", { "atom": "file/write", "under": ["x"] }]), json!(["file/raed"]))

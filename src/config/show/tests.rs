@@ -11,7 +11,9 @@ const EVERY: &str = r#"{ "model": "a/b", "models": { "m": "a/b" }, "modelOptions
     "providers": { "p": { "kind": "anthropic", "baseUrl": "https://h", "keyEnv": "K",
                           "keyFile": "/k", "headers": { "x": "SECRET" }, "file": "/f",
                           "keyCommand": ["pass", "SECRET"],
-                          "models": { "a/b:7b": { "maxOutput": 5, "options": { "seed": 1 } } } } },
+                          "models": { "a/b:7b": { "maxOutput": 5, "options": { "seed": 1 }, "contextWindow": 9,
+                              "effort": "low", "efforts": ["low", "max"], "price": { "input": 0.25,
+                              "output": 3, "cacheRead": 0, "cacheWrite": 1.5 } } } } },
     "capabilities": ["file/read", { "atom": "file/write", "under": ["x"] }], "denyTools": ["bash"],
     "profile": "q",
     "profiles": { "q": { "extends": "print", "approve": "all",
@@ -19,8 +21,8 @@ const EVERY: &str = r#"{ "model": "a/b", "models": { "m": "a/b" }, "modelOptions
     "bash": { "shell": "/s", "timeout": "90s", "maxTimeout": "1h1ms", "passEnv": null,
               "env": { "PLAIN": "one", "API_KEY": "SECRET", "URL": "https://u:SECRET@h",
                        "X": "SECRET0123456789abcdef", "Y": "sk-SECRET" } },
-    "budgets": { "turns": 1, "tokens": 2, "time": "3m" }, "session": { "enabled": false },
-    "log": "/l" }"#;
+    "budgets": { "turns": 1, "tokens": 2, "time": "3m", "cost": 0.25, "repeats": 9 }, "session": { "enabled": false },
+    "log": "/l", "context": ["A.md"], "effort": "high" }"#;
 
 #[test]
 fn every_key_that_is_set_is_shown_and_no_secret_is() {
@@ -45,6 +47,10 @@ fn every_key_that_is_set_is_shown_and_no_secret_is() {
         "bash.passEnv = null",
         "providers.p.keyCommand = [\"pass\",\"(hidden)\"]",
         "providers.p.models.a/b:7b.maxOutput = 5",
+        "providers.p.models.a/b:7b.efforts = [\"low\",\"max\"]",
+        "providers.p.models.a/b:7b.price.input = 0.25",
+        "providers.p.models.a/b:7b.price.output = 3",
+        "effort = \"high\"",
     ] {
         assert!(all.iter().any(|shown| shown == line), "{line} is not in {text}");
     }

@@ -10,14 +10,14 @@ use serde::{Serialize, ser::SerializeMap as _};
 use serde_json::Value;
 
 use crate::{
-    message::{Block, Message, Role, ToolResult},
+    message::{Block, Effort, Message, Role, ToolResult},
     model::Request,
 };
 
 use super::decode::REASONING;
 
 /// The most bytes of a function's name (pattern `^[a-zA-Z0-9_-]{1,64}$`).
-const NAME: usize = 64;
+pub(super) const NAME: usize = 64;
 
 /// The most bytes of a call's identifier that OpenAI takes.
 const ID: usize = 40;
@@ -44,6 +44,8 @@ struct Body<'a> {
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
     stream: bool,
     #[serde(flatten)]
     options: &'a BTreeMap<String, Value>,
@@ -119,15 +121,24 @@ struct Function<'a> {
     parameters: &'a Value,
 }
 
-/// Returns the request's JSON. `name` is `PROVIDER/MODEL`: opaque blocks of others are left out.
-/// Options that bound the answer come before `limit`.
-pub(super) fn body(
-    request: &Request,
-    model: &str,
-    name: &str,
-    limit: Limit,
-    options: &BTreeMap<String, Value>,
-) -> Vec<u8> {
+/// What a request wants beside the conversation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// The model, as the server knows it.
+    pub(super) model: &'a str,
+    /// `PROVIDER/MODEL`: opaque blocks of others are left out.
+    pub(super) name: &'a str,
+    /// The bound of the answer; options that bound it come before.
+    pub(super) limit: Limit,
+    /// How much the model thinks; `None` = it is not told.
+    pub(super) effort: Option<Effort>,
+    /// Further fields.
+    pub(super) options: &'a BTreeMap<String, Value>,
+}
+
+/// Returns the request's JSON.
+pub(super) fn body(request: &Request, frame: Frame<'_>) -> Vec<u8> {
+    let Frame { model, name, limit, effort, options } = frame;
     let mut messages = Vec::new();
     if !is_blank(&request.system) {
         messages.push(Wire::System { content: &request.system });
@@ -153,6 +164,7 @@ pub(super) fn body(
         tools: tools.collect(),
         max_tokens: tokens.filter(|_| !limit.is_openai),
         max_completion_tokens: tokens.filter(|_| limit.is_openai),
+        reasoning_effort: effort.map(Effort::name),
         stream: true,
         options,
         stream_options: StreamOptions { include_usage: true },
@@ -248,7 +260,7 @@ fn join(all: &mut Cow<'_, str>, more: &str) {
 }
 
 /// The API has no mark for a failure, so the text says it; blank content breaks templates.
-fn content(result: &ToolResult) -> Cow<'_, str> {
+pub(super) fn content(result: &ToolResult) -> Cow<'_, str> {
     match (is_blank(&result.text), result.is_error) {
         (false, false) => Cow::Borrowed(&result.text),
         (true, false) => Cow::Borrowed("(no output)"),
@@ -257,14 +269,14 @@ fn content(result: &ToolResult) -> Cow<'_, str> {
     }
 }
 
-fn is_blank(text: &str) -> bool {
+pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
 /// Returns a text as the API takes it in identifiers and names: models invent names, and
 /// identifiers may come from another provider. What is changed ends in a hash of the whole, so that
 /// two that differed still do.
-fn fitted(text: &str, most: usize) -> Cow<'_, str> {
+pub(super) fn fitted(text: &str, most: usize) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if (1..=most).contains(&text.len()) && text.chars().all(fits) {
         return Cow::Borrowed(text);

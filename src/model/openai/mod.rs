@@ -1,4 +1,6 @@
-//! OpenAI's Chat Completions: `POST {base}/chat/completions`, streamed, of any server that has
+//! OpenAI's two APIs; the folder `responses` has the newer one, and the rest here is the older.
+//!
+//! Chat Completions: `POST {base}/chat/completions`, streamed, of any server that has
 //! them.
 //!
 //! The wire's types stay in this folder: [`encode`] writes the conversation as servers want it,
@@ -9,6 +11,7 @@
 mod calls;
 mod decode;
 mod encode;
+mod responses;
 
 use std::{
     collections::BTreeMap,
@@ -25,9 +28,12 @@ use serde_json::Value;
 use super::{
     Delta, Model, ModelError, Request,
     answer::{self, Ask, Without},
-    catalogue::{OF_KLI, OPENAI_BASE_URL, OpenError, Options},
+    catalogue::{Facts, OF_KLI, OPENAI_BASE_URL, OpenError, Options},
     http::{Dialect, Target, Whole},
 };
+use crate::message::{Effort, Price};
+
+pub(super) use self::responses::Responses;
 
 const DIALECT: Dialect = Dialect {
     base_url: OPENAI_BASE_URL,
@@ -69,8 +75,9 @@ fn repair(base: &Url) -> String {
 /// A model behind Chat Completions.
 #[derive(Debug)]
 pub(super) struct Chat {
-    name: String,
+    facts: Facts,
     model: String,
+    effort: Option<Effort>,
     max_output: Option<u64>,
     /// OpenAI's own reasoning models refuse `max_tokens`; other servers may know nothing else.
     is_openai: bool,
@@ -87,9 +94,11 @@ impl Chat {
     /// A base URL, key, header or model option that cannot be used; no TLS roots.
     pub(super) fn new(options: &Options) -> Result<Self, OpenError> {
         options.check(&OWNED)?;
+        let (effort, notices) = options.plan(&["reasoning_effort"]);
         let target = Target::new(options, &DIALECT)?;
         Ok(Self {
-            name: options.name(),
+            facts: Facts::new(options, notices),
+            effort,
             model: options.model.clone(),
             max_output: options.max_output,
             is_openai: target.host() == "api.openai.com",
@@ -106,13 +115,36 @@ impl Chat {
             tokens: request.max_tokens.or(self.max_output),
             is_openai: self.is_openai,
         };
-        encode::body(request, &self.model, &self.name, limit, &self.options)
+        let frame = encode::Frame {
+            model: &self.model,
+            name: &self.facts.name,
+            limit,
+            effort: self.effort,
+            options: &self.options,
+        };
+        encode::body(request, frame)
     }
 }
 
 impl Model for Chat {
     fn name(&self) -> &str {
-        &self.name
+        &self.facts.name
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        self.facts.context_window
+    }
+
+    fn max_output(&self) -> Option<u64> {
+        self.facts.max_output
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.facts.price
+    }
+
+    fn notices(&self) -> &[String] {
+        &self.facts.notices
     }
 
     fn request_bytes(&self, request: &Request) -> Option<u64> {

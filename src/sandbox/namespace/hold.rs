@@ -33,7 +33,11 @@ pub(super) fn one(mount: &Mount, masks: &Masks) -> Result<(), Errno> {
     if kind_of(&target)? == FileType::Symlink {
         return Ok(());
     }
-    put(&mount.kind, target.as_fd(), masks)
+    match put(&mount.kind, target.as_fd(), masks) {
+        // Removed in between.
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
 }
 
 fn kind_of(target: impl AsFd) -> Result<FileType, Errno> {

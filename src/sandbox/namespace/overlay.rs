@@ -83,7 +83,7 @@ pub(in super::super) fn prepare(
 }
 
 /// A copy of what is mounted at a path, with all that is mounted below.
-pub(super) fn clone_of(path: &Path) -> Result<OwnedFd, Errno> {
+pub(in super::super) fn clone_of(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty())?;
     open_tree(
@@ -97,7 +97,7 @@ pub(super) fn clone_of(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Mounts a tree on what is at a path.
-pub(super) fn attach(tree: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
+pub(in super::super) fn attach(tree: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let target = rustix::fs::open(path, flags, Mode::empty())?;
     move_mount(

@@ -60,6 +60,26 @@ pub(super) fn bound_again(
     Ok(mounts)
 }
 
+/// Says of each protected file that it can be written by another name: one mount covers one name.
+pub(super) fn linked(facts: &Facts, mounts: &[&[Mount]], notes: &mut Vec<String>) {
+    for (path, names) in &facts.linked {
+        let inside = |kind: Kind| {
+            mounts
+                .iter()
+                .copied()
+                .flatten()
+                .any(|mount| mount.kind == kind && path.starts_with(&mount.destination))
+        };
+        if inside(Kind::Protect) && !inside(Kind::MaskFile) && !inside(Kind::MaskDirectory) {
+            notes.push(format!(
+                "`{}` is read-only and has {names} hard links: by a name in something writable the \
+                 inside can write it (`find . -samefile FILE` finds them; a copy in its place has one)",
+                shown(path)
+            ));
+        }
+    }
+}
+
 /// The protections inside what is writable, and what becomes one when it appears.
 pub(super) fn protected(
     facts: &Facts,

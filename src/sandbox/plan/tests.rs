@@ -76,6 +76,8 @@ pub(super) fn facts() -> Facts {
         program: Some("/usr/bin/kli".into()),
         protected: Vec::new(),
         git: None,
+        linked: Vec::new(),
+        other_state: None,
         kernel_files: Vec::new(),
         key_lists: vec!["/proc/keys".into()],
         sysctl_read_only: false,

@@ -102,7 +102,7 @@ pub(super) fn check(spec: &Spec, facts: &Facts) -> Result<(), PlanError> {
             ));
         }
     }
-    for own in facts.config.iter().chain(&facts.state) {
+    for own in facts.config.iter().chain(&facts.state).chain(&facts.other_state) {
         if path.starts_with(&own.physical) || path.starts_with(&own.spelled) {
             return refuse("it belongs to kli itself: change to a project's directory");
         }

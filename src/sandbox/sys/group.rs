@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
-/// Lets `command` enter control groups before it executes its program; each door is the group's
+use super::start::Start;
+
+/// Lets what is started enter control groups before it executes its program; each door is the group's
 /// `cgroup.procs`, open for writing.
-pub(in crate::sandbox) fn enter_at_start(command: &mut Command, doors: Vec<OwnedFd>) {
+pub(in crate::sandbox) fn enter_at_start(start: &mut Start, doors: Vec<OwnedFd>) {
     // SAFETY: async-signal-safe calls only, no allocation.
     let steps = move || unsafe {
         for door in &doors {
@@ -19,5 +19,5 @@ pub(in crate::sandbox) fn enter_at_start(command: &mut Command, doors: Vec<Owned
         Ok(())
     };
     // SAFETY: `steps` does nothing but async-signal-safe calls.
-    unsafe { command.pre_exec(steps) };
+    unsafe { start.before(steps) };
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+
+use super::start::Start;
 
 /// `LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | LANDLOCK_SCOPE_SIGNAL` (`linux/landlock.h`).
 const SCOPES: u64 = 3;
@@ -28,8 +28,8 @@ pub(in crate::sandbox) fn scopes() -> io::Result<OwnedFd> {
     }
 }
 
-/// Lets `command` take the rules on before it executes its program.
-pub(in crate::sandbox) fn enter_at_start(command: &mut Command, rules: OwnedFd) {
+/// Lets what is started take the rules on before it executes its program.
+pub(in crate::sandbox) fn enter_at_start(start: &mut Start, rules: OwnedFd) {
     // SAFETY: async-signal-safe calls only, no allocation.
     let steps = move || unsafe {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
@@ -40,5 +40,5 @@ pub(in crate::sandbox) fn enter_at_start(command: &mut Command, rules: OwnedFd) 
         Ok(())
     };
     // SAFETY: `steps` does nothing but async-signal-safe calls.
-    unsafe { command.pre_exec(steps) };
+    unsafe { start.before(steps) };
 }

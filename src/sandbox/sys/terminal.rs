@@ -3,10 +3,11 @@
 
 use std::ffi::{CStr, CString, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use super::super::handover::KEYS;
+use super::start::Start;
 use super::{search_in, set_of};
 
 /// Whether no process of this session can push input into `terminal`, its controlling terminal. The
@@ -33,8 +34,8 @@ pub(in super::super) fn leave_session() -> io::Result<()> {
 /// `exec`); `foreground` is a terminal that is handed to it before it begins.
 pub(in super::super) fn spawn(
     words: &[OsString],
-    environment: Vec<CString>,
-    keys: Option<OwnedFd>,
+    environment: &[CString],
+    keys: Option<&OwnedFd>,
     foreground: Option<BorrowedFd<'_>>,
 ) -> io::Result<i32> {
     if let Some(path) =
@@ -46,77 +47,28 @@ pub(in super::super) fn spawn(
         .iter()
         .map(|word| CString::new(word.as_bytes()).map_err(io::Error::from))
         .collect::<io::Result<_>>()?;
-    let mut pointers: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
-    pointers.push(std::ptr::null());
-    let mut variables: Vec<*const libc::c_char> =
-        environment.iter().map(|variable| variable.as_ptr()).collect();
-    variables.push(std::ptr::null());
-    let program = words.first().ok_or(io::ErrorKind::InvalidInput)?;
-    let none = set_of(&[]);
-    let (ours, theirs) = pair()?;
-    // The child makes room for the keys before it can say what failed.
-    let theirs = rustix::io::fcntl_dupfd_cloexec(theirs, KEYS + 1)?;
-    let given = keys.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: one thread, so the child may do what this process may; it leaves by `execvpe` or
-    // `_exit` only. The pointers outlive the calls.
-    let pid = unsafe {
-        let pid = libc::fork();
-        if pid == 0 {
-            let mut go = 0_u8;
-            if libc::read(theirs.as_raw_fd(), (&raw mut go).cast(), 1) == 1 {
-                libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-                let placed = match given {
-                    KEYS => libc::fcntl(given, libc::F_SETFD, 0),
-                    ..KEYS => 0,
-                    _ => libc::dup2(given, KEYS),
-                };
-                if placed >= 0 {
-                    libc::execvpe(program.as_ptr(), pointers.as_ptr(), variables.as_ptr());
-                }
-                let error = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
-                let error = error.to_ne_bytes();
-                libc::write(theirs.as_raw_fd(), error.as_ptr().cast(), error.len());
-            }
-            libc::_exit(127);
+    let given = keys.map_or(-1, AsRawFd::as_raw_fd);
+    let terminal = foreground.map_or(-1, |terminal| terminal.as_raw_fd());
+    // SAFETY: async-signal-safe calls only, no allocation.
+    let steps = move || unsafe {
+        // A terminal that is gone gives the program no foreground.
+        if libc::setpgid(0, 0) != 0 {
+            return Err(io::Error::last_os_error());
         }
-        pid
+        if terminal >= 0 {
+            libc::tcsetpgrp(terminal, libc::getpid());
+        }
+        let placed = match given {
+            KEYS => libc::fcntl(given, libc::F_SETFD, 0),
+            ..KEYS => 0,
+            _ => libc::dup2(given, KEYS),
+        };
+        if placed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     };
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    drop(theirs);
-    // SAFETY: no memory is involved. A terminal that is gone gives the program no foreground.
-    unsafe {
-        if libc::setpgid(pid, pid) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if let Some(terminal) = foreground {
-            libc::tcsetpgrp(terminal.as_raw_fd(), pid);
-        }
-    }
-    // The child has its own. Once the program runs, nobody finds them here.
-    drop((variables, environment, keys));
-    rustix::io::write(&ours, &[1])?;
-    let mut error = [0; size_of::<i32>()];
-    if rustix::io::read(&ours, &mut error)? == error.len() {
-        // SAFETY: no memory is involved; the child is gone.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)));
-    }
-    Ok(pid)
-}
-
-fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends: [RawFd; 2] = [-1; 2];
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // SAFETY: the buffer is as large as said; the descriptors are owned once.
-    unsafe {
-        if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let [ours, theirs] = ends;
-        Ok((OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)))
-    }
+    let mut start = Start::default();
+    // SAFETY: `steps` does nothing but async-signal-safe calls.
+    unsafe { start.before(steps) };
+    start.found(&words, environment)
 }
 
 /// Lets a background read or write stop this process when it is sent for that, and never otherwise:

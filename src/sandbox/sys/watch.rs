@@ -13,15 +13,22 @@ use rustix::net::{
 
 /// Makes the mount behind `tree` and all below it read-only, whatever else they are. Linux 5.12.
 pub(in super::super) fn seal_all(tree: BorrowedFd<'_>) -> io::Result<()> {
+    restrict(tree, libc::MOUNT_ATTR_RDONLY, true)
+}
+
+/// Sets attributes (`MOUNT_ATTR_…`, `mount_setattr(2)`) of the mount behind `tree`, and of all below it
+/// with `all`; what it has already stays. Linux 5.12.
+pub(in super::super) fn restrict(tree: BorrowedFd<'_>, set: u64, all: bool) -> io::Result<()> {
     // `struct mount_attr`: set, clear, propagation, user namespace.
-    let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
+    let attributes: [u64; 4] = [set, 0, 0, 0];
+    let below = if all { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the structure has the size that is said and outlives the call.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             tree.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            libc::AT_EMPTY_PATH | below,
             attributes.as_ptr(),
             size_of_val(&attributes),
         )
@@ -76,22 +83,24 @@ pub(in super::super) fn is_written(file: &OwnedFd) -> bool {
     io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
 }
 
-/// Closes an inotify descriptor without waiting for it. Its last close waits until no reader in the
-/// kernel can still meet one of its marks: 5 to 25 ms, which a short run would spend at its end. A
-/// descriptor in flight in a socket that nobody holds is closed by the kernel's collector of such
+/// Closes descriptors without waiting for it. The last close of an inotify descriptor waits until no
+/// reader in the kernel can still meet one of its marks: 5 to 25 ms, which a short run would spend at
+/// its end; that of a mount namespace takes all its mounts away. A descriptor in flight in a socket that nobody holds is closed by the kernel's collector of such
 /// sockets instead (`net/unix/garbage.c`; before Linux 6.8 that works within this call, and nothing
-/// is gained). Best effort: where a step fails the descriptor is closed as any other.
-pub(in super::super) fn close_later(inotify: OwnedFd) {
+/// is gained). Best effort: where a step fails they are closed as any others. At most three.
+///
+/// They must be closed before what is returned, as whoever closes last waits.
+pub(in super::super) fn close_later(descriptors: &[BorrowedFd<'_>]) -> Option<OwnedFd> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-    let Ok((ours, theirs)) = pair else { return };
+    let Ok((ours, theirs)) = pair else { return None };
     // The second end waits in its own queue: nobody can read it there, and nobody else has it.
-    let given = [inotify.as_fd(), theirs.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut given = descriptors.to_vec();
+    given.push(theirs.as_fd());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if control.push(SendAncillaryMessage::ScmRights(&given)) {
         let word = [io::IoSlice::new(b"x")];
         let _closed_here = sendmsg(&ours, &word, &mut control, SendFlags::empty());
     }
-    // Before the socket: whoever closes last waits.
-    drop(inotify);
+    Some(ours)
 }

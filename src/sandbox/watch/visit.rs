@@ -1,7 +1,7 @@
 //! The way into the jail's mount namespace and back. The launcher has one thread and holds all
 //! rights over the namespaces that its children made, so the kernel lets it in (setns(2)).
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -11,11 +11,12 @@ use rustix::thread::{
     LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces,
 };
 
+use super::super::sys;
 use super::Watch;
 
 /// Where the launcher comes from.
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(in super::super) struct Home {
     /// This process's own /proc, whatever is mounted over it.
     proc: Rc<OwnedFd>,
     namespace: Rc<OwnedFd>,
@@ -25,7 +26,7 @@ pub(super) struct Home {
 
 impl Home {
     /// Remembers the own namespace, root and current directory.
-    pub(super) fn here() -> Result<Self, Errno> {
+    pub(in super::super) fn here() -> Result<Self, Errno> {
         let open = |path: &str, flags| {
             rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())
         };
@@ -45,6 +46,30 @@ impl Home {
         let handle = rustix::fs::openat(&self.proc, "self/ns/mnt", flags, Mode::empty());
         self.back()?;
         handle
+    }
+
+    /// Does something in the mount namespace of a process.
+    ///
+    /// # Errors
+    /// What the kernel said when it could not be entered, or not be left again.
+    pub(in super::super) fn visit<T>(
+        &self,
+        process: BorrowedFd<'_>,
+        act: impl FnOnce() -> T,
+    ) -> Result<T, Errno> {
+        move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)?;
+        let done = act();
+        self.back()?;
+        Ok(done)
+    }
+
+    /// Lets the own namespace outlive this process by a moment, so that whoever waits for this process does
+    /// not wait until the kernel has taken every mount away. Nothing lives in it then.
+    pub(in super::super) fn leave_behind(&self) {
+        if let Some(later) = sys::watch::close_later(&[self.namespace.as_fd()]) {
+            // Closed by the end of this process, before its namespaces are.
+            let _number = later.into_raw_fd();
+        }
     }
 
     /// Goes back. The kernel sets root and current directory to the namespace's own.

@@ -9,7 +9,7 @@ use super::{
         block::{self, Finished, Kind},
         cells::clean_row,
     },
-    Effect, Running, State, Work,
+    ASKING, Effect, Running, State, Work,
 };
 
 /// Bytes of a running tool's output that are kept to be shown.
@@ -21,7 +21,7 @@ impl State {
     /// Takes an event.
     pub fn event(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Asking { .. } => self.asking(),
+            Event::Asking { turn } => self.asking(turn),
             Event::Text(text) => {
                 self.came();
                 self.thought();
@@ -64,14 +64,25 @@ impl State {
             Event::Denied { denied, .. } => {
                 self.say(Kind::Warning, &format!("denied {}: {}", denied.tool, denied.detail));
             }
-            Event::Usage { usage, .. } => {
-                self.usage.add(usage);
+            Event::Usage { usage, cost, .. } => {
+                self.spent.add(usage, cost);
                 self.context = usage.total();
+            }
+            Event::FellBack { from, to, reason } => {
+                let said = format!("{reason}; `{to}` is asked in the place of `{from}`");
+                self.say(Kind::Warning, &said);
+                self.facts.model = to;
+                self.again(ASKING);
+            }
+            Event::Compacted(done) => {
+                self.say(Kind::Note, &done.to_string());
+                self.context = done.after;
+                self.doing(ASKING);
             }
             Event::Retrying { attempt, of, after, reason } => {
                 self.say(Kind::Warning, &reason);
                 let seconds = after.as_secs_f64();
-                self.doing(&format!("retry {attempt} of {of} in {seconds:.1} s"));
+                self.again(&format!("retry {attempt} of {of} in {seconds:.1} s"));
             }
             Event::Notice(text) => self.say(Kind::Note, &text),
             Event::Done(summary) => return self.done(&summary),
@@ -85,6 +96,16 @@ impl State {
         if self.work.take().is_some() {
             self.say(Kind::Error, "the agent ended without a result");
         }
+        let left = std::mem::take(&mut self.steering);
+        self.give_back(left);
+    }
+
+    /// A request is made again, and what was said meanwhile goes along.
+    fn again(&mut self, doing: &str) {
+        self.doing(doing);
+        if let Some(work) = &mut self.work {
+            work.repeated = true;
+        }
     }
 
     fn doing(&mut self, what: &str) {
@@ -93,25 +114,25 @@ impl State {
         }
     }
 
-    fn asking(&mut self) {
+    fn asking(&mut self, turn: u64) {
         self.finish_answer();
-        if self.work.is_none() {
-            // What was said the moment the agent was done has become a prompt.
-            self.work = Some(Work {
-                since: self.now,
-                doing: String::new(),
-                prompt: None,
-                thinking: String::new(),
-                tools: Vec::new(),
-                stopping: false,
-            });
+        if let (1, Some((chosen, _))) = (turn, self.facts.windows.first()) {
+            self.facts.model.clone_from(chosen);
         }
+        // What was said the moment the agent was done has become a prompt.
+        let now = self.now;
+        self.work.get_or_insert_with(|| Work::new(now, ASKING, None)).repeated = false;
+        self.told();
+        self.doing(ASKING);
+    }
+
+    /// What was said while the agent worked is part of the transcript now.
+    fn told(&mut self) {
         for text in std::mem::take(&mut self.steering) {
             self.came();
             let rows = block::prompt(&text, self.width);
             self.rows.extend(rows);
         }
-        self.doing("asking the model");
     }
 
     /// Something came of the prompt: it is part of the transcript now.
@@ -165,14 +186,16 @@ impl State {
             self.folded = Some(finished);
         }
         if self.work.as_ref().is_some_and(|work| work.tools.is_empty()) {
-            self.doing("asking the model");
+            self.doing(ASKING);
         }
     }
 
     fn done(&mut self, summary: &Summary) -> Vec<Effect> {
         self.finish_answer();
         let interrupted = summary.outcome == Outcome::Interrupted;
-        if let Some(prompt) = self.work.take().and_then(|work| work.prompt) {
+        let work = self.work.take();
+        let repeated = work.as_ref().is_some_and(|work| work.repeated);
+        if let Some(prompt) = work.and_then(|work| work.prompt) {
             if interrupted && self.composer.is_empty() {
                 // Nothing came of it: it goes back to where it can be changed.
                 self.composer.set(&prompt);
@@ -180,6 +203,11 @@ impl State {
                 let rows = block::prompt(&prompt, self.width);
                 self.rows.extend(rows);
             }
+        }
+        self.before.add(summary.usage, summary.cost);
+        self.spent = self.before;
+        if let Some(asked) = &summary.model {
+            self.facts.model.clone_from(asked);
         }
         if let Some(fault) = &summary.fault {
             self.say(Kind::Error, &fault.message);
@@ -190,22 +218,41 @@ impl State {
             Outcome::Interrupted => self.say(Kind::Note, "interrupted"),
             Outcome::Ok | Outcome::Error | Outcome::Budget => {}
         }
+        let mut left = summary.undelivered.clone();
+        for text in &left {
+            if let Some(at) = self.steering.iter().position(|said| said == text) {
+                self.steering.remove(at);
+            }
+        }
+        // The rest the agent has: it went along with a request, or came after the end and is a prompt.
+        let begins = !self.steering.is_empty() && !repeated;
+        self.told();
+        if begins {
+            self.work = Some(Work::new(self.now, ASKING, None));
+        }
         if summary.outcome == Outcome::Ok {
-            if let Some(text) = (!self.next.is_empty()).then(|| self.next.remove(0)) {
+            left.append(&mut self.next);
+            self.next = left;
+            if !begins && !self.next.is_empty() {
+                let text = self.next.remove(0);
                 return self.send(text);
             }
             return Vec::new();
         }
-        // What was not delivered is nobody's loss: it comes back to be sent or changed.
-        let mut left = std::mem::take(&mut self.steering);
         left.append(&mut self.next);
-        if !left.is_empty() {
-            if !self.composer.is_empty() {
-                left.push(self.composer.text().to_owned());
-            }
-            self.composer.set(&left.join("\n"));
-        }
+        self.give_back(left);
         Vec::new()
+    }
+
+    /// What was not delivered is nobody's loss: it comes back to be sent or changed.
+    fn give_back(&mut self, mut left: Vec<String>) {
+        if left.is_empty() {
+            return;
+        }
+        if !self.composer.is_empty() {
+            left.push(self.composer.text().to_owned());
+        }
+        self.composer.set(&left.join("\n"));
     }
 }
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Denied, Event, Fault, FaultKind, Outcome, Summary},
+    agent::{Compacted, Denied, Event, Fault, FaultKind, Outcome, Summary, compact::Reason},
     message::Arguments,
 };
 
@@ -13,7 +13,7 @@ fn facts() -> Facts {
     Facts {
         model: "p/m".to_owned(),
         effort: None,
-        window: Some(1000),
+        windows: vec![("p/m".to_owned(), Some(1000)), ("p/n".to_owned(), Some(240))],
         profile: "interactive".to_owned(),
         confinement: "no jail · ~/x".to_owned(),
         level: Level::Open,
@@ -53,13 +53,23 @@ fn done(outcome: Outcome) -> Event {
         outcome,
         exit: 0,
         text: String::new(),
+        model: None,
         turns: 1,
         usage: Usage::default(),
+        cost: None,
+        undelivered: Vec::new(),
         denied: Vec::new(),
         changed: Vec::<PathBuf>::new(),
         duration: Duration::ZERO,
         fault: None,
     }))
+}
+
+/// An end that tells more.
+fn ended(outcome: Outcome, tell: impl FnOnce(&mut Summary)) -> Event {
+    let Event::Done(mut summary) = done(outcome) else { unreachable!() };
+    tell(&mut summary);
+    Event::Done(summary)
 }
 
 fn started(id: &str, name: &str, arguments: Value) -> Event {
@@ -166,7 +176,7 @@ fn what_was_not_delivered_comes_back() {
     types(&mut it, "later");
     it.typed(&key(Code::Tab));
     types(&mut it, "draft");
-    it.event(done(Outcome::Interrupted));
+    it.event(ended(Outcome::Interrupted, |it| it.undelivered = vec!["also".to_owned()]));
     assert_eq!(it.composer.text(), "also\nlater\ndraft");
     assert!(it.steering.is_empty() && it.next.is_empty());
 }
@@ -253,8 +263,8 @@ fn tab_completes_as_far_as_it_is_certain() {
 fn usage_adds_up() {
     let mut it = state();
     let usage = Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() };
-    it.event(Event::Usage { turn: 1, usage });
-    it.event(Event::Usage { turn: 2, usage });
+    it.event(Event::Usage { turn: 1, usage, cost: None });
+    it.event(Event::Usage { turn: 2, usage, cost: None });
     enters(&mut it, "/usage");
     let shown = rows(&mut it);
     assert!(shown.contains(&"  input: 200 tokens".to_owned()), "{shown:?}");
@@ -296,4 +306,112 @@ fn leaving_says_what_was_not_sent() {
     it.leaving();
     assert!(rows(&mut it).contains(&"· not sent: later".to_owned()));
     assert!(it.event(done(Outcome::Ok)).is_empty());
+}
+
+#[test]
+fn what_the_end_came_before_is_sent_as_the_next_prompt() {
+    let mut it = state();
+    enters(&mut it, "start");
+    it.event(Event::Text("x".into()));
+    enters(&mut it, "also");
+    types(&mut it, "later");
+    it.typed(&key(Code::Tab));
+    let end = ended(Outcome::Ok, |it| it.undelivered = vec!["also".to_owned()]);
+    assert_eq!(it.event(end), [Effect::Tell(Op::Submit("also".into()))]);
+    assert_eq!((it.steering.len(), it.next.as_slice()), (0, &["later".to_owned()][..]));
+    assert_eq!(it.event(done(Outcome::Ok)), [Effect::Tell(Op::Submit("later".into()))]);
+}
+
+#[test]
+fn what_comes_after_the_end_is_a_prompt_and_is_not_sent_twice() {
+    for outcome in [Outcome::Ok, Outcome::Error] {
+        let mut it = state();
+        enters(&mut it, "start");
+        it.event(Event::Text("x".into()));
+        enters(&mut it, "also");
+        rows(&mut it);
+        assert!(it.event(done(outcome)).is_empty());
+        assert!(it.is_working() && it.composer.is_empty() && it.steering.is_empty());
+        it.event(Event::Asking { turn: 1 });
+        assert_eq!(rows(&mut it).iter().filter(|row| **row == "› also").count(), 1);
+    }
+}
+
+#[test]
+fn what_goes_along_with_a_request_that_is_repeated_is_no_prompt_of_its_own() {
+    let mut it = state();
+    enters(&mut it, "start");
+    let (after, reason) = (Duration::from_secs(1), "busy".to_owned());
+    it.event(Event::Retrying { attempt: 1, of: 4, after, reason });
+    enters(&mut it, "also");
+    it.event(Event::Text("Both.".into()));
+    it.event(done(Outcome::Ok));
+    assert!(!it.is_working() && it.steering.is_empty());
+    assert!(rows(&mut it).contains(&"› also".to_owned()));
+}
+
+#[test]
+fn a_fallback_is_said_and_stands_in_the_footer_until_the_next_prompt() {
+    let mut it = state();
+    enters(&mut it, "start");
+    it.event(Event::Asking { turn: 1 });
+    let (from, to) = ("p/m".to_owned(), "p/n".to_owned());
+    it.event(Event::FellBack { from, to, reason: "`p/m` is overloaded".to_owned() });
+    let said = "! `p/m` is overloaded; `p/n` is asked in the place of `p/m`";
+    assert!(rows(&mut it).contains(&said.to_owned()));
+    let usage = Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() };
+    it.event(Event::Usage { turn: 1, usage, cost: None });
+    it.event(ended(Outcome::Ok, |it| it.model = Some("p/n".to_owned())));
+    let footer = |it: &State| super::super::view::region(it).last().unwrap().text();
+    assert!(footer(&it).contains("p/n · 50 % of context"), "{}", footer(&it));
+    enters(&mut it, "again");
+    it.event(Event::Asking { turn: 1 });
+    assert!(footer(&it).contains("p/m · 12 % of context"), "{}", footer(&it));
+}
+
+#[test]
+fn a_conversation_is_compacted_now_or_at_the_next_boundary() {
+    let mut it = state();
+    let op = |focus: Option<&str>| Effect::Tell(Op::Compact { focus: focus.map(str::to_owned) });
+    assert_eq!(enters(&mut it, "/compact the tests"), [op(Some("the tests"))]);
+    assert!(it.is_working());
+    it.event(Event::Compacted(Compacted {
+        reason: Reason::Asked,
+        before: 900,
+        after: 90,
+        trimmed: 0,
+        summarised: 7,
+        summary: Some("short".to_owned()),
+    }));
+    it.event(done(Outcome::Ok));
+    assert!(!it.is_working());
+    let said =
+        "· the conversation was compacted from about 900 to 90 tokens (7 messages summarised)";
+    let shown = rows(&mut it).join(" ");
+    assert!(shown.replace("  ", " ").contains(&said[..70]), "{shown}");
+    assert_eq!(it.context, 90);
+    enters(&mut it, "work");
+    assert_eq!(enters(&mut it, "/compact"), [op(None)]);
+    assert!(it.hint.is_some() && it.steering.is_empty());
+}
+
+#[test]
+fn the_cost_adds_up_and_what_is_unknown_is_said() {
+    let mut it = state();
+    let usage = Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() };
+    let cost = Money::parse("0.25");
+    enters(&mut it, "one");
+    it.event(Event::Usage { turn: 1, usage, cost });
+    assert_eq!(it.spent.cost().unwrap(), "0.25");
+    // The end counts what sub-agents used as well.
+    let twice = Usage { input_tokens: 200, output_tokens: 40, ..Usage::default() };
+    it.event(ended(Outcome::Ok, |it| (it.usage, it.cost) = (twice, Money::parse("0.5"))));
+    assert_eq!((it.spent.cost().unwrap().as_str(), it.spent.usage), ("0.5", twice));
+    enters(&mut it, "two");
+    it.event(Event::Usage { turn: 1, usage, cost: None });
+    assert_eq!(it.spent.cost().unwrap(), "0.5 or more");
+    enters(&mut it, "/usage");
+    assert!(rows(&mut it).contains(&"  cost: 0.5 or more".to_owned()));
+    let footer = super::super::view::region(&it).last().unwrap().text();
+    assert!(footer.contains("cost 0.5 or more"), "{footer}");
 }

@@ -13,7 +13,7 @@ fn state(width: usize, height: usize) -> State {
     let facts = Facts {
         model: "anthropic/claude-sonnet-4-5".to_owned(),
         effort: Some("high".to_owned()),
-        window: Some(200_000),
+        windows: vec![("anthropic/claude-sonnet-4-5".to_owned(), Some(200_000))],
         profile: "interactive".to_owned(),
         confinement: "jail: net on · 3 hidden · ~/src/x".to_owned(),
         level: Level::Jailed,

@@ -1,17 +1,21 @@
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Limit, body, fitted, without_usage};
+use super::{Frame, Limit, body, fitted, without_usage};
 use crate::{
-    message::{Arguments, Block, Message, Role, ToolCall, ToolResult},
+    message::{Arguments, Block, Effort, Message, Role, ToolCall, ToolResult},
     model::Request,
 };
 
 const NONE: Limit = Limit { tokens: None, is_openai: false };
 
+fn sent(request: &Request, limit: Limit, options: &BTreeMap<String, Value>) -> Vec<u8> {
+    body(request, Frame { model: "m", name: "p/m", limit, effort: None, options })
+}
+
 fn text(request: &Request, limit: Limit) -> String {
-    String::from_utf8(body(request, "m", "p/m", limit, &BTreeMap::new())).unwrap()
+    String::from_utf8(sent(request, limit, &BTreeMap::new())).unwrap()
 }
 
 #[test]
@@ -34,7 +38,7 @@ fn a_bound_has_the_name_that_its_server_knows() {
     for option in ["max_tokens", "max_completion_tokens"] {
         let options = BTreeMap::from([(option.to_owned(), json!(7))]);
         let limit = Limit { tokens: Some(5), is_openai: true };
-        let text = String::from_utf8(body(&Request::default(), "m", "p/m", limit, &options));
+        let text = String::from_utf8(sent(&Request::default(), limit, &options));
         let text = text.unwrap();
         assert!(text.contains(&format!(r#""{option}":7"#)), "{text}");
         assert_eq!(text.matches("tokens").count(), 1, "{text}");
@@ -44,7 +48,7 @@ fn a_bound_has_the_name_that_its_server_knows() {
 #[test]
 fn only_the_wish_itself_is_cut_off() {
     let options = BTreeMap::from([("zeta".to_owned(), json!({"a": {}}))]);
-    let full = body(&Request::default(), "m", "p/m", NONE, &options);
+    let full = sent(&Request::default(), NONE, &options);
     let bare = without_usage(&full).unwrap();
     assert_eq!(
         String::from_utf8(bare.clone()).unwrap(),
@@ -87,4 +91,15 @@ fn what_the_api_refuses_in_names_is_replaced_and_stays_told_apart() {
         assert!(!all[..at].contains(name), "{name}");
     }
     assert_eq!(fitted(&long, 64), long);
+}
+
+#[test]
+fn effort_has_its_field_and_its_absence_none() {
+    let options = BTreeMap::new();
+    let effort = |effort: Option<Effort>| {
+        let frame = Frame { model: "m", name: "p/m", limit: NONE, effort, options: &options };
+        serde_json::from_slice::<Value>(&body(&Request::default(), frame)).unwrap()
+    };
+    assert_eq!(effort(Some(Effort::ExtraHigh))["reasoning_effort"], "xhigh");
+    assert!(effort(None).get("reasoning_effort").is_none());
 }

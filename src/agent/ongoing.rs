@@ -1,0 +1,91 @@
+//! What goes on at the moment, and waiting for whatever of it comes first.
+
+use std::sync::Arc;
+
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+    stream::BoxStream,
+};
+use tokio::{
+    sync::mpsc::UnboundedReceiver,
+    time::{Instant, sleep_until},
+};
+
+use crate::model::{Delta, ModelError};
+
+use super::{Backlog, Op, timing::Stopwatch, turn::CallResult};
+
+/// What is going on at the moment.
+pub(super) struct Ongoing {
+    pub(super) stream: Option<BoxStream<'static, Result<Delta, ModelError>>>,
+    pub(super) work: Option<BoxFuture<'static, ()>>,
+    pub(super) results: Option<UnboundedReceiver<CallResult>>,
+    pub(super) retry_at: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
+    pub(super) backlog: Arc<Backlog>,
+    pub(super) watch: Stopwatch,
+}
+
+pub(super) enum Happened {
+    Op(Option<Op>),
+    Stream(Option<Result<Delta, ModelError>>),
+    Result(CallResult),
+    WorkDone,
+    RetryDue,
+    Deadline,
+    Room,
+}
+
+impl Ongoing {
+    /// Waits for whatever comes first. Results come before signals: what a call has done by then is
+    /// told as it was, and there are no more of them than calls. Signals come before the stream, so
+    /// that a fast stream cannot starve an interrupt.
+    pub(super) async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
+        let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
+        let full = stream.is_some() && backlog.is_full();
+        tokio::select! {
+            biased;
+            result = next_result(results) => Happened::Result(result),
+            op = ops.recv(), if open => Happened::Op(op),
+            () = at(*deadline) => Happened::Deadline,
+            () = ended(work) => Happened::WorkDone,
+            () = backlog.room(), if full => Happened::Room,
+            delta = next_delta(stream), if !full => Happened::Stream(delta),
+            () = at(*retry_at) => Happened::RetryDue,
+        }
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_result(results: &mut Option<UnboundedReceiver<CallResult>>) -> CallResult {
+    if let Some(receiver) = results {
+        if let Some(result) = receiver.recv().await {
+            return result;
+        }
+        *results = None;
+    }
+    std::future::pending().await
+}
+
+async fn next_delta(
+    stream: &mut Option<BoxStream<'static, Result<Delta, ModelError>>>,
+) -> Option<Result<Delta, ModelError>> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
+    match work {
+        Some(work) => work.as_mut().map(|()| ()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,394 @@
+//! The turn's side of compaction: when it happens, the request for a summary, and what becomes of the
+//! prompt that is being worked on. What is done to the conversation is decided in
+//! [`compact`](super::super::compact). Pure.
+
+use std::time::Duration;
+
+use crate::{
+    message::{Message, Role, Stop, Usage},
+    model::{Class, Delta, ModelError},
+};
+
+use super::{
+    super::compact::{self, Compacted, Gauge, Policy, Reason},
+    Action, Event, Fault, FaultKind, Outcome, State, Turn, Used,
+};
+
+/// The longest answer of a summariser that is listened to, in bytes.
+const LISTEN: usize = 256 << 10;
+/// The longest record for a summariser, in bytes, and the shortest that is worth a request.
+const RECORD: std::ops::RangeInclusive<u64> = (8 << 10)..=(400 << 10);
+
+/// What a turn knows about the size of its conversation.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    policy: Policy,
+    gauge: Gauge,
+    /// Whether it was done since the last answer: doing it again would bring nothing.
+    tried: bool,
+    /// What was left the last time when that was still too much.
+    floor: u64,
+    /// A person asked for it while the agent worked, perhaps with a focus.
+    wanted: Option<Wanted>,
+}
+
+/// A wish for a compaction, perhaps with a focus.
+#[derive(Debug)]
+struct Wanted(Option<String>);
+
+/// A summary that is being made.
+#[derive(Debug)]
+pub(super) struct Compacting {
+    reason: Reason,
+    then: Then,
+    focus: Option<String>,
+    before: u64,
+    /// The conversation with its old results trimmed.
+    messages: Vec<Message>,
+    trimmed: usize,
+    boundary: usize,
+    /// How many bytes of the person's words are kept beside the summary.
+    words: usize,
+    attempt: u32,
+    answer: String,
+}
+
+/// What comes after a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The next request.
+    Ask,
+    /// The request that did not fit, once more.
+    Again,
+    /// Nothing: it was all that was asked for.
+    Finish,
+}
+
+impl Compaction {
+    pub(super) fn new(history: &[Message]) -> Self {
+        let (policy, gauge) = (Policy::default(), Gauge::new(0, history));
+        Self { policy, gauge, tried: false, floor: 0, wanted: None }
+    }
+
+    /// Counts a message that was added to the conversation.
+    pub(super) fn add(&mut self, message: &Message) {
+        self.gauge.add(message);
+        if message.role == Role::Assistant {
+            self.tried = false;
+        }
+    }
+
+    /// Takes over what the provider counted for the request that was just answered.
+    pub(super) fn measured(&mut self, usage: Usage) {
+        self.gauge.measured(usage);
+    }
+
+    fn is_due(&self) -> bool {
+        let due = |limit: u64| self.gauge.now() > limit.max(self.floor + self.floor / 4);
+        self.policy.enabled && !self.tried && self.policy.limit().is_some_and(due)
+    }
+}
+
+impl Turn {
+    /// Sets when and how far the conversation is made shorter. `base` is the estimate of what every
+    /// request carries besides it, in tokens.
+    #[must_use]
+    pub fn compacting(mut self, policy: Policy, base: u64) -> Self {
+        self.compaction.policy = policy;
+        self.compaction.gauge = Gauge::new(base, &self.history);
+        self
+    }
+
+    /// Makes the conversation shorter now, or at the next boundary when the agent works.
+    pub(super) fn compact_asked(&mut self, focus: Option<String>, out: &mut Vec<Action>) {
+        if !matches!(self.state, State::Idle) {
+            self.compaction.wanted = Some(Wanted(focus));
+            return;
+        }
+        self.clear();
+        self.compaction.tried = false;
+        if !self.compact(Reason::Asked, focus, Then::Finish, out) {
+            out.push(Action::Emit(Event::Notice(
+                "there is nothing to compact: the conversation is its last prompt".to_owned(),
+            )));
+            self.finish(Outcome::Ok, None, out);
+        }
+    }
+
+    /// Begins what is due before the next request; says whether it did.
+    pub(super) fn compacts(&mut self, out: &mut Vec<Action>) -> bool {
+        match self.compaction.wanted.take() {
+            Some(Wanted(focus)) => self.compact(Reason::Asked, focus, Then::Ask, out),
+            None if self.compaction.is_due() => {
+                self.compact(Reason::Threshold, None, Then::Ask, out)
+            }
+            None => false,
+        }
+    }
+
+    /// Looks whether a failure is one of the conversation's length, or of a summary: `None` when what
+    /// is to be done about it is being done, and the failure as it is to be said when not.
+    pub(super) fn overflowed(
+        &mut self,
+        mut error: ModelError,
+        out: &mut Vec<Action>,
+    ) -> Option<ModelError> {
+        if matches!(self.state, State::Compacting(_)) {
+            out.push(Action::Abort);
+            self.summary_failed(&error.class, &error.message, out);
+            return None;
+        }
+        let is_first = matches!(&self.state, State::Asking { blocks, .. } if blocks.is_empty());
+        if !is_first || error.class != Class::ContextFull {
+            return Some(error);
+        }
+        if self.refit(out) {
+            return None;
+        }
+        error.message = format!("{}; {}", self.does_not_fit(), error.message);
+        Some(error)
+    }
+
+    /// Makes the conversation shorter because the model said that its window is full, and asks again;
+    /// `false` when that was done already or brings nothing.
+    pub(super) fn refit(&mut self, out: &mut Vec<Action>) -> bool {
+        if self.compaction.tried {
+            return false;
+        }
+        let at = out.len();
+        if !self.compact(Reason::ContextFull, None, Then::Again, out) {
+            return false;
+        }
+        out.insert(at, Action::Abort);
+        true
+    }
+
+    /// Says with numbers that nothing more can be left out.
+    pub(super) fn does_not_fit(&self) -> String {
+        let gauge = &self.compaction.gauge;
+        let last =
+            compact::last_said(&self.history).map_or(0, |text| compact::tokens_of(text.len()));
+        let window = self
+            .compaction
+            .policy
+            .window
+            .map_or_else(String::new, |window| format!(" of {window} tokens"));
+        let tried = if self.compaction.tried { ", also after compaction" } else { "" };
+        format!(
+            "the conversation does not fit the context window{window} of `{}`{tried}: about {} tokens, \
+             {} of them instructions and tools, {last} the last prompt; start a new session, or give \
+             the model less at once",
+            self.asked.name(),
+            gauge.now(),
+            gauge.base(),
+        )
+    }
+
+    /// Trims, and has a summary made when that is not enough. Returns whether anything was begun.
+    fn compact(
+        &mut self,
+        reason: Reason,
+        focus: Option<String>,
+        then: Then,
+        out: &mut Vec<Action>,
+    ) -> bool {
+        let Compaction { policy, gauge, .. } = &self.compaction;
+        let before = gauge.now();
+        let limit = policy.limit().unwrap_or(before).min(before);
+        let most = match reason {
+            Reason::Threshold => limit / 2,
+            // What was said to be too much, or is to be much less.
+            Reason::ContextFull | Reason::Asked => limit.saturating_sub(gauge.base()) / 4,
+        };
+        let keep = policy.keep.min(gauge.unscaled(most));
+        let bytes = usize::try_from(keep.saturating_mul(4)).unwrap_or(usize::MAX);
+        let boundary = compact::boundary(&self.history, keep);
+        let (messages, trimmed) = compact::trim(&self.history, boundary, bytes);
+        let after = gauge.of(&messages);
+        let is_enough = reason != Reason::Asked && after <= limit / 2;
+        // The summary of a summary alone is none.
+        let is_old = boundary > 1 || (boundary == 1 && self.history.first().is_some_and(is_own));
+        if trimmed > 0 && (is_enough || !is_old) && after < before {
+            self.compaction.tried = true;
+            let done = Compacted { reason, before, after, trimmed, summarised: 0, summary: None };
+            self.apply(done, messages, then, out);
+            return true;
+        }
+        if !is_old {
+            return false;
+        }
+        self.compaction.tried = true;
+        self.state = State::Compacting(Box::new(Compacting {
+            reason,
+            then,
+            focus,
+            before,
+            messages,
+            trimmed,
+            boundary,
+            words: bytes / 4,
+            attempt: 0,
+            answer: String::new(),
+        }));
+        out.push(Action::Sync);
+        self.summarise(out);
+        true
+    }
+
+    /// Asks for the summary; the second time with half as much to read.
+    pub(super) fn summarise(&mut self, out: &mut Vec<Action>) {
+        let State::Compacting(work) = &self.state else { return };
+        let Compaction { policy, gauge, .. } = &self.compaction;
+        let room = policy.window.map_or(work.before / 2, |window| window / 10 * 6);
+        let most = (gauge.unscaled(room).saturating_mul(4) >> work.attempt)
+            .clamp(*RECORD.start(), *RECORD.end());
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let old = work.messages.get(..work.boundary).unwrap_or_default();
+        out.push(Action::Summarise(compact::request(old, work.focus.as_deref(), most)));
+    }
+
+    /// Takes a piece of the summary. What the summariser thinks or calls is nothing to anybody.
+    pub(super) fn summary_delta(&mut self, delta: Delta, out: &mut Vec<Action>) {
+        let State::Compacting(work) = &mut self.state else { return };
+        match delta {
+            Delta::Text(text) if work.answer.len() + text.len() <= LISTEN => {
+                work.answer.push_str(&text);
+            }
+            Delta::Text(_) | Delta::Thinking(_) | Delta::Opaque(_) | Delta::Call { .. } => {}
+            Delta::Done { stop, usage } => {
+                self.count(usage, out);
+                match stop {
+                    Stop::Refusal => {
+                        self.summary_failed(&Class::Refused, "the model declined", out);
+                    }
+                    Stop::ContextFull => {
+                        self.summary_failed(&Class::ContextFull, "its window is full", out);
+                    }
+                    _ => self.summary_made(out),
+                }
+            }
+        }
+    }
+
+    fn summary_made(&mut self, out: &mut Vec<Action>) {
+        let State::Compacting(work) = &mut self.state else { return };
+        let summary = compact::shortened(&std::mem::take(&mut work.answer));
+        if summary.is_empty() {
+            let class = Class::Retry { after: Some(Duration::ZERO) };
+            self.summary_failed(&class, "the answer was empty", out);
+            return;
+        }
+        let messages = compact::summarised(&work.messages, work.boundary, &summary, work.words);
+        let after = self.compaction.gauge.of(&messages);
+        let (reason, before, trimmed, then) = (work.reason, work.before, work.trimmed, work.then);
+        let summarised = work.boundary;
+        if after >= before {
+            self.trim_only("the summary is not shorter than the conversation", out);
+            return;
+        }
+        let summary = Some(summary);
+        let done = Compacted { reason, before, after, trimmed, summarised, summary };
+        self.apply(done, messages, then, out);
+    }
+
+    /// Tries once more where that can help; else goes on with what trimming brought.
+    fn summary_failed(&mut self, class: &Class, message: &str, out: &mut Vec<Action>) {
+        let (base, longest) = (self.retry.base, self.retry.longest);
+        let State::Compacting(work) = &mut self.state else { return };
+        work.answer.clear();
+        let wait = match class {
+            Class::Retry { after } => Some(after.unwrap_or(base)).filter(|wait| *wait <= longest),
+            Class::ContextFull => Some(Duration::ZERO),
+            Class::Auth | Class::Refused | Class::Fatal => None,
+        };
+        if let Some(after) = wait.filter(|_| work.attempt == 0) {
+            work.attempt = 1;
+            let reason = format!("no summary yet: {message}");
+            out.push(Action::Emit(Event::Retrying { attempt: 1, of: 1, after, reason }));
+            out.push(Action::Sleep { after, jitter: after / 2 });
+            return;
+        }
+        self.trim_only(message, out);
+    }
+
+    fn trim_only(&mut self, why: &str, out: &mut Vec<Action>) {
+        let State::Compacting(work) = std::mem::replace(&mut self.state, State::Idle) else {
+            return;
+        };
+        let Compacting { reason, then, before, messages, trimmed, .. } = *work;
+        let after = self.compaction.gauge.of(&messages);
+        if trimmed > 0 && after < before {
+            out.push(Action::Emit(Event::Notice(format!(
+                "no summary could be had ({why}); old results alone were trimmed"
+            ))));
+            let done = Compacted { reason, before, after, trimmed, summarised: 0, summary: None };
+            self.apply(done, messages, then, out);
+            return;
+        }
+        self.compaction.floor = before;
+        let sentence = format!("the conversation could not be made shorter: {why}");
+        match then {
+            Then::Ask => {
+                out.push(Action::Emit(Event::Notice(sentence)));
+                self.ask(out);
+            }
+            Then::Again => {
+                let message = format!("{}; {sentence}", self.does_not_fit());
+                let fault = Fault { kind: FaultKind::Provider, message };
+                self.finish(Outcome::Error, Some(fault), out);
+            }
+            Then::Finish => {
+                let fault = Fault { kind: FaultKind::Provider, message: sentence };
+                self.finish(Outcome::Error, Some(fault), out);
+            }
+        }
+    }
+
+    /// Lets the conversation go on in its shorter form.
+    fn apply(
+        &mut self,
+        done: Compacted,
+        messages: Vec<Message>,
+        then: Then,
+        out: &mut Vec<Action>,
+    ) {
+        let limit = self.compaction.policy.limit().unwrap_or(u64::MAX);
+        self.compaction.floor = if done.after > limit { done.after } else { 0 };
+        self.compaction.gauge.replace(&messages);
+        self.used = Used::of(&messages);
+        self.history.clone_from(&messages);
+        out.push(Action::RecordCompaction(Box::new((done.clone(), messages))));
+        out.push(Action::Sync);
+        let summary = done.summary.clone();
+        out.push(Action::Emit(Event::Compacted(done)));
+        match then {
+            Then::Ask => self.ask(out),
+            Then::Again => self.ask_again(out),
+            Then::Finish => {
+                self.text = summary.unwrap_or_default();
+                self.finish(Outcome::Ok, None, out);
+            }
+        }
+    }
+
+    /// Makes the request of this turn once more; it is no turn of its own.
+    fn ask_again(&mut self, out: &mut Vec<Action>) {
+        self.turns = self.turns.saturating_sub(1);
+        let over = self.over_budget();
+        self.turns += 1;
+        if let Some(fault) = over {
+            self.finish(Outcome::Budget, Some(fault), out);
+            return;
+        }
+        self.state = State::Asking { attempt: 0, blocks: Vec::new() };
+        out.push(Action::Ask);
+    }
+}
+
+/// Says whether a message is one of the conversation, and not the beginning that compaction made.
+fn is_own(message: &Message) -> bool {
+    !message.text().starts_with(compact::SUMMARY)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Starts bubblewrap and the program: the steps between the new process and its `exec`.
+//!
+//! The new process borrows this one's memory until then (`CLONE_VFORK`). A copy of it would cost more
+//! than all the steps together, as the kernel has to write down every page twice.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+
+/// One step.
+type Step = Box<dyn FnMut() -> io::Result<()>>;
+
+/// What is done in the new process before it executes its program.
+#[derive(Default)]
+pub(in crate::sandbox) struct Start {
+    steps: Vec<Step>,
+}
+
+impl std::fmt::Debug for Start {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Start").field("steps", &self.steps.len()).finish()
+    }
+}
+
+/// What the new process works with.
+struct Child<'a> {
+    steps: &'a mut [Step],
+    program: *const libc::c_char,
+    words: *const *const libc::c_char,
+    environment: *const *const libc::c_char,
+    exec: Exec,
+    /// What failed; zero for nothing.
+    failed: i32,
+}
+
+/// How the program is found: `execve` takes a path, `execvpe` looks on the `PATH` of [`search_in`] and
+/// hands a file without a known head to the shell.
+///
+/// [`search_in`]: super::search_in
+type Exec = unsafe extern "C" fn(
+    *const libc::c_char,
+    *const *const libc::c_char,
+    *const *const libc::c_char,
+) -> libc::c_int;
+
+/// Bytes of the stack until `exec`, besides the words, which `execvpe` may copy to it.
+const STACK: usize = 64 << 10;
+
+impl Start {
+    /// Adds a step.
+    ///
+    /// # Safety
+    /// It may do nothing but async-signal-safe calls that leave this process's memory as it is, and
+    /// errors must come from [`io::Error::from_raw_os_error`].
+    pub(super) unsafe fn before(&mut self, step: impl FnMut() -> io::Result<()> + 'static) {
+        self.steps.push(Box::new(step));
+    }
+
+    /// Starts the file `program` with these words, the first of which is its name, and no environment,
+    /// and returns its number.
+    ///
+    /// # Errors
+    /// The first step that failed, or why the program cannot be executed. Nothing runs then.
+    pub(in crate::sandbox) fn file(self, program: &CStr, words: &[CString]) -> io::Result<i32> {
+        self.spawn(program, words, &[], libc::execve)
+    }
+
+    /// Starts the program that the first word means, looked up as [`search_in`] says.
+    ///
+    /// # Errors
+    /// As of [`Self::file`].
+    ///
+    /// [`search_in`]: super::search_in
+    pub(super) fn found(self, words: &[CString], environment: &[CString]) -> io::Result<i32> {
+        let program = words.first().ok_or(io::ErrorKind::InvalidInput)?;
+        self.spawn(program, words, environment, libc::execvpe)
+    }
+
+    fn spawn(
+        mut self,
+        program: &CStr,
+        words: &[CString],
+        environment: &[CString],
+        exec: Exec,
+    ) -> io::Result<i32> {
+        let pointers = |words: &[CString]| {
+            let ended = std::iter::once(std::ptr::null());
+            words.iter().map(|word| word.as_ptr()).chain(ended).collect::<Vec<_>>()
+        };
+        let (words, environment) = (pointers(words), pointers(environment));
+        let mut child = Child {
+            steps: &mut self.steps,
+            program: program.as_ptr(),
+            words: words.as_ptr(),
+            environment: environment.as_ptr(),
+            exec,
+            failed: 0,
+        };
+        let room = STACK + size_of_val(words.as_slice());
+        let mut stack: Box<[MaybeUninit<u128>]> = Box::new_uninit_slice(room / size_of::<u128>());
+        // SAFETY: this process stands still until the new one has executed its program or is gone, so
+        // everything that is named outlives its use; the stack grows downwards from its end, which
+        // is aligned as the machine wants it. One thread.
+        let (pid, error) = unsafe {
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            let top = stack.as_mut_ptr_range().end.cast();
+            let pid = libc::clone(run, top, flags, (&raw mut child).cast());
+            (pid, io::Error::last_os_error())
+        };
+        if pid < 0 {
+            return Err(error);
+        }
+        if child.failed == 0 {
+            return Ok(pid);
+        }
+        // SAFETY: no memory is involved; the child is gone.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        Err(io::Error::from_raw_os_error(child.failed))
+    }
+
+    /// The steps for another way to start.
+    #[cfg(test)]
+    pub(in crate::sandbox) fn give_to(self, command: &mut std::process::Command) {
+        use std::os::unix::process::CommandExt;
+        for step in self.steps {
+            // The steps of the tests are called by one thread.
+            struct Shared(Step);
+            // SAFETY: as said.
+            unsafe impl Send for Shared {}
+            // SAFETY: as said.
+            unsafe impl Sync for Shared {}
+            let mut step = Shared(step);
+            // SAFETY: as of `before`.
+            unsafe {
+                command.pre_exec(move || {
+                    let step = &mut step;
+                    (step.0)()
+                });
+            }
+        }
+    }
+}
+
+/// The new process, until its program.
+extern "C" fn run(child: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the caller's structure, which it does not touch meanwhile; async-signal-safe calls only,
+    // and it is left by `exec` or by the end of this process.
+    unsafe {
+        let child = &mut *child.cast::<Child<'_>>();
+        for step in &mut *child.steps {
+            if let Err(error) = step() {
+                child.failed = error.raw_os_error().unwrap_or(libc::EIO);
+                return 1;
+            }
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        (child.exec)(child.program, child.words, child.environment);
+        child.failed = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        1
+    }
+}

@@ -1,0 +1,284 @@
+//! Forms through the tool, in a stage without a run's desk; calls through the desk are tested in
+//! whole runs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+use crate::tool::stage::Stage;
+
+fn eval(stage: &Stage, form: &str) -> Outcome {
+    stage.call(&Eval, &json!({ "form": form }))
+}
+
+#[track_caller]
+fn gives(stage: &Stage, form: &str, wanted: &str) {
+    let outcome = eval(stage, form);
+    assert!(!outcome.is_error && outcome.text == wanted, "{form}: {}", outcome.text);
+}
+
+#[track_caller]
+fn fails(stage: &Stage, form: &str, part: &str) -> String {
+    let outcome = eval(stage, form);
+    assert!(outcome.is_error && outcome.text.contains(part), "{form}: {}", outcome.text);
+    outcome.text
+}
+
+#[test]
+fn a_session_has_the_language_and_keeps_definitions() {
+    let stage = Stage::new();
+    for (form, wanted) in [
+        ("(+ 1 2)", "=> 3"),
+        ("(define (f x) (* x 2))", "(no value)"),
+        ("(map f '(1 2 3))", "=> (2 4 6)"),
+        ("(display \"hi\") (newline) (write \"hi\") 5", "hi\n\"hi\"\n=> 5"),
+        ("(let loop ((i 0)) (if (< i 100000) (loop (+ i 1)) i))", "=> 100000"),
+        ("(with-handler (lambda (e) 'caught) (error \"bad\" 1))", "=> caught"),
+        ("(sort '(3 1 2) <)", "=> (1 2 3)"),
+        ("(hash-ref (hash 'a 1) 'a)", "=> 1"),
+        ("(vector->list (vector 1 2))", "=> (1 2)"),
+        ("`(1 ,(+ 1 1) ,@(list 3))", "=> (1 2 3)"),
+        ("(call/cc (lambda (k) (+ 1 (k 5))))", "=> 5"),
+        ("(do ((i 0 (+ i 1))) ((= i 3) i))", "=> 3"),
+        ("(force (delay 5))", "=> 5"),
+        ("(define-syntax twice (syntax-rules () ((_ a) (list a a)))) (twice 1)", "=> (1 1)"),
+        ("(string-lines \"a\\nb\")", "=> (\"a\" \"b\")"),
+        ("(hash-ref (string->jsexpr \"{\\\"a\\\": \\\"b\\\"}\") 'a)", "=> \"b\""),
+        ("(f 21)", "=> 42"),
+    ] {
+        gives(&stage, form, wanted);
+    }
+    for (form, part) in [
+        ("(car 5)", "car expected a list or pair"),
+        ("(error \"bad\" 1)", "bad 1"),
+        ("undefined-name", "undefined-name"),
+        ("(", "Unexpected EOF"),
+        (")", "error"),
+        ("(read-file)", "error"),
+        ("(read-file \"a\")", "nobody who decides"),
+    ] {
+        fails(&stage, form, part);
+    }
+    gives(&stage, "(f 4)", "=> 8");
+}
+
+/// Names of powers that the engine has elsewhere. Each is tried; none is there.
+#[test]
+fn nothing_ambient_is_there() {
+    let stage = Stage::new();
+    stage.put("secret.scm", "(define stolen 1)");
+    let path = stage.path("secret.scm").display().to_string();
+    for form in [
+        format!("(load \"{path}\")"),
+        format!("(require \"{path}\")"),
+        "(require-builtin steel/filesystem)".to_owned(),
+        "(require \"steel/sync\")".to_owned(),
+        "(require (for-syntax \"x\"))".to_owned(),
+        "'(a . (require))".to_owned(),
+        "(define-syntax r (syntax-rules () ((_ x) (require x))))".to_owned(),
+        "(define-syntax r (syntax-rules () ((_ x) ((datum->syntax re quire) x))))".to_owned(),
+        "%-builtin-module-steel/process".to_owned(),
+        "(#%require-dylib \"x\")".to_owned(),
+    ] {
+        fails(&stage, &form, "is not part of a session");
+    }
+    for name in [
+        "open-input-file",
+        "open-output-file",
+        "file-metadata",
+        "delete-file!",
+        "create-directory!",
+        "read-dir",
+        "path-exists?",
+        "current-directory",
+        "change-current-directory!",
+        "canonicalize-path",
+        "command",
+        "spawn-process",
+        "wait",
+        "which",
+        "env-var",
+        "maybe-get-env-var",
+        "set-env-var!",
+        "command-line",
+        "eval",
+        "eval!",
+        "eval-string",
+        "run!",
+        "Engine::new",
+        "expand!",
+        "read!",
+        "emit-expanded",
+        "load-expanded",
+        "spawn-native-thread",
+        "thread-join!",
+        "time/sleep-ms",
+        "channels/new",
+        "mutex",
+        "make-will-executor",
+        "stdin",
+        "stdout",
+        "read-to-string",
+        "stdout-simple-displayln",
+        "memory-address",
+        "debug-globals",
+        "breakpoint!",
+        "tcp-connect",
+        "get",
+        "http-get",
+        "#%get-dylib",
+        "#%build-dylib",
+        "steel-home-location",
+        "set-test-mode!",
+        "deserialize-value",
+        "bytes->serialized",
+        "local-time/now!",
+        "open-input-string",
+        "#%default-output-port",
+        "block-on",
+        "poll!",
+        "git-clone",
+        "#%prim.env-var",
+        "#%prim.eval",
+        "#%prim.open-input-file",
+        "#%prim.command",
+        "#%prim.load",
+    ] {
+        fails(&stage, name, "Cannot reference an identifier before its definition");
+    }
+    // What a bare engine brings is a name without anything behind it.
+    for name in ["#%module", "%module-get%", "load-from-module!", "%string->render-markdown"] {
+        fails(&stage, &format!("({name} \"x\")"), "not a procedure");
+    }
+    fails(&stage, "stolen", "stolen");
+    // Control: the way that is there.
+    gives(&stage, "(function? read-file)", "=> #true");
+    assert_eq!(stage.names(), ["secret.scm"]);
+}
+
+#[test]
+fn the_names_of_a_session_are_the_committed_ones() {
+    let names = std::thread::spawn(|| {
+        let engine = engine::start().unwrap();
+        let mut names: Vec<String> =
+            engine.globals().iter().map(|name| name.resolve().to_owned()).collect();
+        // The compiler numbers what it moves out of a function; the numbers differ from run to run.
+        names.retain(|name| !name.starts_with("##__lifted_pure_function"));
+        names.sort();
+        names.dedup();
+        names
+    });
+    let names = names.join().unwrap();
+    let text = names.join("\n") + "\n";
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tool/eval/names.txt");
+    if crate::host::environment::Environment::read().var("KLI_UPDATE_DOCS").is_some() {
+        write_names(file, &text);
+    }
+    assert!(names.len() > 300, "control: {}", names.len());
+    assert_eq!(text, include_str!("names.txt"), "a session knows other names than names.txt lists");
+    // A word on the list of what is allowed that the engine does not have is a slip.
+    let missing: Vec<&str> = globals::ALLOWED
+        .split_whitespace()
+        .filter(|name| names.binary_search_by(|known| known.as_str().cmp(name)).is_err())
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[expect(clippy::disallowed_methods, reason = "the list is part of the source")]
+fn write_names(file: &str, text: &str) {
+    std::fs::write(file, text).unwrap();
+}
+
+/// Each ends alone; the next form works, and what is gone is said.
+#[test]
+fn a_form_that_breaks_ends_alone() {
+    let stage = Stage::new();
+    gives(&stage, "(define kept 7)", "(no value)");
+    // Scheme recursion without an end.
+    let text = fails(&stage, "(define (g x) (+ 1 (g x))) (g 1)", "held more than 256 MiB");
+    assert!(text.contains("definitions are gone"), "{text}");
+    fails(&stage, "kept", "kept");
+    // Values without an end.
+    fails(&stage, "(let loop ((x (list 1))) (loop (append x x)))", "session");
+    gives(&stage, "(+ 1 1)", "=> 2");
+    fails(
+        &stage,
+        "(let loop ((all '())) (loop (cons (make-vector 100000 0) all)))",
+        "more than 256 MiB",
+    );
+    gives(&stage, "(define kept 8) kept", "=> 8");
+    // Nested text.
+    let deep = format!("{}1{}", "(list ".repeat(600), ")".repeat(600));
+    fails(&stage, &deep, "nests deeper");
+    fails(&stage, &format!("{}1", "'".repeat(600)), "nests deeper");
+    fails(&stage, &format!("\"{}\"", "x".repeat(300_000)), "at most 262144 are taken");
+    gives(&stage, "kept", "=> 8");
+    // A macro that expands for ever.
+    let outcome = eval(&stage, "(define-syntax m (syntax-rules () ((_ x) (m (x))))) (m 1)");
+    assert!(outcome.is_error, "{}", outcome.text);
+    gives(&stage, "(+ 1 1)", "=> 2");
+}
+
+#[test]
+fn native_recursion_and_a_single_huge_request_lose_the_session_and_not_the_process() {
+    let stage = Stage::new();
+    gives(&stage, "(define kept 7)", "(no value)");
+    let nest = "(let loop ((i 0) (x '())) (if (< i 1000000) (loop (+ i 1) (list x)) (hash x 1)))";
+    let text = fails(&stage, nest, "");
+    assert!(text.contains("definitions are gone"), "{text}");
+    gives(&stage, "(+ 1 1)", "=> 2");
+    let text = fails(&stage, "(make-vector 2000000000 0)", "");
+    assert!(text.contains("definitions are gone"), "{text}");
+    gives(&stage, "(+ 1 1)", "=> 2");
+}
+
+#[test]
+fn lost_sessions_are_counted() {
+    let stage = Stage::new();
+    for _ in 0..MOST_LOST {
+        let text = fails(&stage, "(make-vector 2000000000 0)", "more memory");
+        assert!(text.contains("the session is lost"), "{text}");
+    }
+    fails(&stage, "(+ 1 1)", "closed for the rest of the run");
+}
+
+#[test]
+fn a_runaway_is_stopped_in_time_and_the_session_stays() {
+    let stage = Stage::new();
+    gives(&stage, "(define kept 7)", "(no value)");
+    let start = Instant::now();
+    let form = json!({ "form": "(let loop () (loop))", "timeout": 1 });
+    let outcome = stage.call(&Eval, &form);
+    let took = start.elapsed();
+    assert!(outcome.is_error && outcome.text.contains("longer than 1 s"), "{}", outcome.text);
+    assert_eq!(outcome.record["timedOut"], true);
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+    gives(&stage, "kept", "=> 7");
+}
+
+#[test]
+fn output_is_cut_and_bounded() {
+    let stage = Stage::new();
+    let form = "(do ((i 0 (+ i 1))) ((= i 20000) 'end) (displayln \"0123456789\"))";
+    let outcome = eval(&stage, form);
+    assert!(!outcome.is_error && outcome.text.len() < 32_000, "{}", outcome.text.len());
+    assert!(outcome.text.contains("read_result") && outcome.text.ends_with("=> end"));
+    let form = "(define s (make-string 1000000 #\\x)) (let loop () (display s) (loop))";
+    fails(&stage, form, "may print 8 MiB");
+    gives(&stage, "(string-length s)", "=> 1000000");
+}
+
+#[test]
+fn arguments_are_read_with_sentences() {
+    let stage = Stage::new();
+    for (arguments, part) in [
+        (json!({}), "`form` is missing"),
+        (json!({ "form": " " }), "`form` is empty"),
+        (json!({ "form": "1", "timeout": 0 }), "`timeout` must be a whole number from 1 on"),
+        (json!({ "form": "1", "where": 0 }), "unknown argument `where`"),
+    ] {
+        let text = stage.refused(&Eval, &arguments);
+        assert!(text.contains(part), "{text}");
+    }
+}
