@@ -158,6 +158,27 @@ fn every_line_of_every_run_fits_the_schema_and_every_type_is_met() {
     let (_, lines) = stream(&env, &["-p", "hi"]);
     assert!(of(&lines, "notice")[0]["text"].as_str().unwrap().contains("modle"));
     met.insert("notice".to_owned());
+    // Another model in the place of one that is not to be had.
+    let (first, second) = (FakeModel::start(vec![]), FakeModel::strict(vec![says("yes")]));
+    let env = Env::new();
+    env.settings(&loops::two(&first, &second, &json!({})).to_string());
+    drop(first);
+    let (_, lines) = stream(&env, &["-p", "hi"]);
+    met.extend(lines.iter().map(|line| line["type"].as_str().unwrap().to_owned()));
+    // A conversation that its model finds too long.
+    let full = "prompt is too long: 200001 tokens > 200000 maximum";
+    let server = FakeModel::strict(vec![
+        says(&"many words ".repeat(5000)),
+        Answer::refusal(400, "invalid_request_error", full),
+        says("what was said"),
+        says("done"),
+    ]);
+    let env = Env::new().at(&server.base_url());
+    stream(&env, &["-p", "hi"]).0.exits(0);
+    let (ran, lines) = stream(&env, &["-p", "go on", "--continue"]);
+    ran.exits(0);
+    assert_eq!(lines.last().unwrap()["text"], "done");
+    met.extend(lines.iter().map(|line| line["type"].as_str().unwrap().to_owned()));
     assert_eq!(met, Schema::read("events").kinds(), "each type is met in a run");
 }
 

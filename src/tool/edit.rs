@@ -89,8 +89,7 @@ impl Tool for Edit {
                             "old": text("Must be there once, or set all"),
                             "new": {"type": "string"},
                             "all": {"type": "boolean"}
-                        },
-                        "additionalProperties": false
+                        }
                     }
                 }
             },

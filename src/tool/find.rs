@@ -55,7 +55,7 @@ impl Tool for Find {
         json!({
             "type": "object",
             "properties": {
-                "pattern": {"type": "string", "description": "glob like `src/**/*.c`, or part of a name; a final `/`: directories only"},
+                "pattern": {"type": "string", "description": "glob like `src/**/*.c`, or part of a name; final `/`: directories"},
                 "path": {"type": "string"}
             },
             "required": ["pattern"],

@@ -61,8 +61,8 @@ impl Tool for Search {
     }
 
     fn description(&self) -> &'static str {
-        "Search file contents by regular expression, also in hidden files; in ignored ones only below \
-         a `path` that names them. Rows are `path:LINE:HH|text`."
+        "Search file contents, also of hidden files; of ignored ones only below a `path` that names \
+         them. Rows are `path:LINE:HH|text`."
     }
 
     fn schema(&self) -> Value {
@@ -71,7 +71,7 @@ impl Tool for Search {
             "properties": {
                 "pattern": { "type": "string", "description": "regex (Rust), within one line" },
                 "path": { "type": "string" },
-                "glob": { "type": "string", "description": "only such files, or with `!` in front all others" },
+                "glob": { "type": "string", "description": "only such files; `!…`: all others" },
                 "context": { "type": "integer", "description": "rows around a hit" },
                 "ignore_case": { "type": "boolean" },
             },

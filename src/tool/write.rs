@@ -36,7 +36,7 @@ impl Tool for Write {
 
     fn description(&self) -> &'static str {
         "Write a whole file; parents are created. An existing file must have been read first and be \
-         unchanged since. To change parts of a file use edit."
+         unchanged since."
     }
 
     fn schema(&self) -> Value {

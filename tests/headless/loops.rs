@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn two(first: &FakeModel, second: &FakeModel, more: &Value) -> Value {
+pub(super) fn two(first: &FakeModel, second: &FakeModel, more: &Value) -> Value {
     let mut settings = json!({
         "model": "m",
         "models": { "m": ["one/a", "two/b"] },

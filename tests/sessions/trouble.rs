@@ -331,7 +331,8 @@ fn a_run_that_is_killed_at_any_moment_did_nothing_that_is_not_recorded() {
 
 #[test]
 fn a_session_that_another_process_writes_can_be_read_meanwhile() {
-    let env = recorded(&(0..40).map(|_| bash("echo x")).chain([says("done")]).collect::<Vec<_>>());
+    let calls = (0..40).map(|number| bash(&format!("echo {number}")));
+    let env = recorded(&calls.chain([says("done")]).collect::<Vec<_>>());
     let mut child = env.command(&["-p", "go"]).spawn().unwrap();
     let mut seen = 0;
     loop {

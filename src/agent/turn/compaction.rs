@@ -1,6 +1,6 @@
 //! The turn's side of compaction: when it happens, the request for a summary, and what becomes of the
 //! prompt that is being worked on. What is done to the conversation is decided in
-//! [`compact`](super::super::compact). Pure.
+//! [`compact`]. Pure.
 
 use std::time::Duration;
 
