@@ -11,7 +11,7 @@
 //! 1. edges: `host`, `sandbox::{facts, launch}`
 //! 2. services: `model`, `tool`, `session`
 //! 3. loop: `agent`
-//! 4. front ends: `cli::print`
+//! 4. front ends: `tui`, `cli::print`
 //! 5. composition root: `cli`
 
 #[cfg(feature = "agent")]
@@ -33,3 +33,5 @@ pub mod sandbox;
 pub mod session;
 #[cfg(feature = "agent")]
 pub mod tool;
+#[cfg(feature = "agent")]
+pub mod tui;

@@ -36,3 +36,4 @@ mod screen;
 mod sessions;
 mod shell;
 mod tools;
+mod tui;

@@ -35,7 +35,7 @@ const LAYERS: &[&[&str]] = &[
     &["host"],
     &["model", "tool", "session"],
     &["agent"],
-    &["cli::print"],
+    &["tui", "cli::print"],
     &["cli"],
 ];
 
@@ -46,6 +46,8 @@ fn is_allowed(from: &str, to: &str) -> bool {
         ("agent", _) => layer(to) <= layer("agent") && to != "config",
         // The printer sees the agent's operations and events, the vocabulary, and its own streams.
         ("cli::print", to) => ["agent", "message", "cli"].contains(&to),
+        // The interface sees the same, and is handed everything else.
+        ("tui", to) => ["agent", "message"].contains(&to),
         // Settings hand lists of capabilities to authority, and write prices and levels of effort in
         // the vocabulary's words; all are pure.
         ("config", "authority" | "message") => true,

@@ -8,7 +8,7 @@
 
 mod transcript;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -88,6 +88,18 @@ pub struct Compacted {
     pub summarised: usize,
     /// The summary; `None` when trimming was enough, or all that could be had.
     pub summary: Option<String>,
+}
+
+impl fmt::Display for Compacted {
+    /// Writes the sentence for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before, after, .. } = self;
+        write!(f, "the conversation was compacted from about {before} to {after} tokens ")?;
+        match (self.trimmed, self.summarised) {
+            (trimmed, 0) => write!(f, "({trimmed} results trimmed)"),
+            (_, summarised) => write!(f, "({summarised} messages summarised)"),
+        }
+    }
 }
 
 /// Returns about how many tokens a text has: a token for every four bytes, which is high for English

@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     pub(crate) run: RunArguments,
 }
 
-/// A headless run, and the preview of what it may do.
-#[derive(Args, Debug, Default)]
+/// A run, and the preview of what it may do.
+#[derive(Args, Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct RunArguments {
     /// What to do; `-` reads it from standard input
@@ -115,6 +115,14 @@ pub(crate) struct RunArguments {
     /// Write the events of the run to this file, one JSON object a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
+
+    /// Show the terminal interface line by line, for screen readers
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) plain: bool,
+
+    /// Whether the terminal interface runs it
+    #[arg(skip)]
+    pub(crate) interactive: bool,
 
     /// Leave out the context files of the repository and your own
     #[arg(long)]

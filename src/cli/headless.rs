@@ -3,7 +3,6 @@
 mod prompt;
 
 use std::{
-    ffi::OsString,
     fs::File,
     io::{Read as _, Write as _},
     path::Path,
@@ -17,36 +16,22 @@ use tokio::{
 };
 
 use crate::{
-    agent::{
-        Agent, Backlog, Budgets, Fault, FaultKind, Ledger, Op, Parts, Summary, Task,
-        compact::Policy, task::Family, turn::Retry,
-    },
-    authority::{Atom, Confinement, Grant, Report},
-    config::Settings,
-    host::{
-        self, Host,
-        confinement::{self, Signs},
-        files,
-        secrets::Handed,
-        state,
-    },
-    message::Redactor,
+    agent::{Agent, Backlog, Fault, FaultKind, Op, Parts, Summary},
+    authority::{Grant, Report},
+    host::{self, files, secrets::Handed, state},
     session,
-    tool::{self, BashOptions, Context},
 };
 
 use super::{
     args::RunArguments,
+    assembly::{Assembly, Models, Ready},
     credentials::Keys,
     error::{CliError, FAILED},
-    fallback,
-    instructions::Instructions,
     journal,
     print::{
         self, Front,
         line::{Line, SCHEMA},
     },
-    provider::open_model,
     setup::Setup,
     signals::{self, Signals},
     terminal::{self, Lane},
@@ -54,10 +39,6 @@ use super::{
 };
 use prompt::Prompt;
 
-/// Seconds that a command may take when neither the call nor the settings say.
-pub(super) const BASH_TIMEOUT: Duration = Duration::from_mins(2);
-/// The most that a call may ask for when the settings do not say.
-pub(super) const BASH_MAX_TIMEOUT: Duration = Duration::from_mins(10);
 /// What is said while a session is read for long.
 const OPENING: &str = "the session is still being read; an interrupt ends that";
 /// How long a reader has for the result when a signal has ended the run.
@@ -72,8 +53,7 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Resu
     if !run.print && run.compact.is_none() {
         refuse_near_commands(run)?;
         if terminal::input_is_terminal() {
-            return Err(CliError::config("this version has no terminal interface")
-                .hint("run a prompt with `kli -p \"…\"`"));
+            return super::interactive::run(run, handed);
         }
     }
     let mut log = run.log.as_deref().map(open_log).transpose()?;
@@ -154,138 +134,42 @@ fn run_in(
         Prompt::Text(text, reading) => (text, reading),
         Prompt::Interrupted(code) => return Ok(end_early(runtime, front, &mut signals, code)),
     };
-    let subject = Arc::new(setup.subject());
     setup.check_start()?;
     let mut keys = Keys::new(setup, handed, runtime, &mut signals);
-    let opened = open_model(setup, &mut keys)
-        .and_then(|model| fallback::check_price(setup, &*model).map(|()| model));
-    let (fallbacks, left_out) = match &opened {
-        Ok(model) => fallback::open_fallbacks(setup, &mut keys, model.name()),
-        Err(_) => (Vec::new(), Vec::new()),
-    };
+    let opened = Models::open(setup, &mut keys);
     let redactor = keys.redactor();
-    let model = match (opened, keys.interrupted()) {
+    let models = match (opened, keys.interrupted()) {
         (_, Some(code)) => return Ok(end_early(runtime, front, &mut signals, code)),
         (opened, None) => opened?,
     };
-    let window = model.context_window();
-    let model_name = model.name().to_owned();
-    let signs = Signs::read(&setup.environment);
-    let confinement = confinement::judge(&signs);
-    // A server on a socket needs no network.
-    let on_sockets: Vec<String> = std::iter::once(&model)
-        .chain(&fallbacks)
-        .filter(|model| !model.needs_network())
-        .map(|model| model.name().to_owned())
-        .collect();
-    let network_is_off = signs.network_is_off();
-    let mut tools = tool::standard();
-    let offered: Vec<&str> = tools
-        .iter()
-        .map(|tool| (tool.name(), tool.atom()))
-        .chain([(Task::NAME, Atom::AgentSpawn)])
-        .filter(|(name, atom)| subject.offers(name, atom))
-        .map(|(name, _)| name)
-        .collect();
-    if offered.contains(&"eval") {
-        terminal::keep_output().map_err(|error| {
-            CliError::internal(format!("cannot keep standard output apart: {error}"))
-        })?;
-    }
-    let (instructions, surroundings, refused) =
-        Instructions::read(run, setup, &subject, confinement)?;
-    let system = instructions.for_tools(&offered);
-    let context = Arc::new(Context {
-        host: Host::default(),
-        workspace: setup.workspace.clone(),
-        home: setup.environment.home(),
-        state: setup.paths.as_ref().map_or_else(tool::State::default, |paths| {
-            tool::State::keeping_results_in(paths.state().to_owned())
-        }),
-        bash: bash(setup, &redactor)?,
-    });
-    let begun = match resumed {
-        Some(resumed) => resumed,
-        None => journal::open(&wish)?,
-    };
+    let assembly = Assembly::new(setup, models, redactor)?;
+    let Ready { parts, session, notices } = assembly.converse(run, wish, resumed, backlog)?;
     front.line(&Line::Init {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        session: begun.id.clone(),
-        model: model_name.clone(),
+        session: session.clone(),
+        model: assembly.model().name().to_owned(),
         profile: setup.profile().to_owned(),
-        tools: offered.iter().map(|name| (*name).to_owned()).collect(),
-        authority: authority(&Report::new(&subject, confinement)),
-        confinement: confinement.label(),
+        tools: assembly.offered().iter().map(|name| (*name).to_owned()).collect(),
+        authority: authority(&Report::new(assembly.subject(), assembly.confinement())),
+        confinement: assembly.confinement().label(),
         workspace: setup.workspace.display().to_string(),
     });
-    for notice in setup
-        .warnings
-        .iter()
-        .chain(model.notices())
-        .chain(&left_out)
-        .chain(&refused)
-        .chain(&begun.notices)
-    {
+    for notice in assembly.notices().chain(&notices) {
         front.notice(notice);
     }
-    let (budgets, retry) = (budgets(&setup.settings), retry(network_is_off));
-    let ledger = Arc::new(Ledger::default());
-    let parent = begun.id.clone();
-    tools.push(Box::new(Task::new(Family {
-        model: Arc::clone(&model),
-        fallbacks: fallbacks.clone(),
-        compaction: compaction(&setup.settings, window),
-        subject: Arc::clone(&subject),
-        confinement,
-        tools: tool::standard,
-        system: Box::new(move |tools| instructions.for_tools(tools)),
-        surroundings: surroundings.clone(),
-        budgets,
-        retry,
-        redactor: redactor.clone(),
-        backlog: Arc::clone(&backlog),
-        ledger: Arc::clone(&ledger),
-        results: setup.paths.as_ref().map(|paths| paths.state().to_owned()),
-        sessions: Box::new(move || journal::begin_child(&wish, parent.as_deref())),
-    })));
     front.name(print::Names {
-        session: begun.id,
-        model: Some(model_name),
+        session,
+        model: Some(assembly.model().name().to_owned()),
         startup: started.elapsed().saturating_sub(reading),
     });
-    let parts = Parts {
-        model,
-        fallbacks,
-        tools,
-        subject,
-        confinement,
-        context,
-        system,
-        history: begun.history,
-        budgets,
-        compaction: compaction(&setup.settings, window),
-        retry,
-        redactor,
-        journal: begun.journal,
-        backlog,
-        surroundings,
-        mentions: true,
-        ledger,
-        timed: run.timings,
-    };
     runtime.block_on(async {
         let op = match run.compact {
             Some(_) => Op::Compact { focus: Some(prompt).filter(|focus| !focus.is_empty()) },
             None => Op::Submit(prompt),
         };
         let mut summary = drive(parts, op, &mut signals, front).await;
-        if let Some(fault) = summary.fault.as_mut().filter(|fault| fault.kind == FaultKind::Network)
-        {
-            let asked = summary.model.as_ref();
-            let needs_network = !asked.is_some_and(|name| on_sockets.contains(name));
-            fault.message.push_str(way_out(needs_network, network_is_off, confinement));
-        }
+        assembly.way_out().add_to(&mut summary);
         front.result(&summary);
         Ok(deliver(front, &mut signals, &summary).await)
     })
@@ -447,81 +331,4 @@ fn refuse_near_commands(run: &RunArguments) -> Result<(), CliError> {
         Some(error) => Err(error),
         None => Ok(()),
     }
-}
-
-/// What of the sandbox can stand between the run and its model, and what opens it.
-fn way_out(needs_network: bool, network_is_off: bool, confinement: Confinement) -> &'static str {
-    if needs_network && network_is_off {
-        "; the sandbox has no network: set `network` to true in its specification, or name a server \
-         on this machine there: its port in `localPorts`, or its socket in `allowSockets` with a \
-         `unix:` address"
-    } else if !needs_network && confinement == Confinement::KliSandbox {
-        "; the sandbox shows only sockets that `allowSockets` names: add it to its specification"
-    } else {
-        ""
-    }
-}
-
-/// Without a network what is not reached now is not reached later: ports and sockets are handed through
-/// from the start on. A server of this machine that answers that it is busy is asked again all the same.
-fn retry(network_is_off: bool) -> Retry {
-    Retry { unreached: !network_is_off, ..Retry::default() }
-}
-
-fn budgets(settings: &Settings) -> Budgets {
-    Budgets {
-        turns: settings.budgets.turns.get().copied(),
-        tokens: settings.budgets.tokens.get().copied(),
-        time: settings.budgets.time.get().copied(),
-        cost: settings.budgets.cost.get().copied(),
-        repeats: settings.budgets.repeats.get().copied(),
-    }
-}
-
-/// A window that is set can only make the known one smaller.
-fn compaction(settings: &Settings, known: Option<u64>) -> Policy {
-    let settings = &settings.compaction;
-    Policy {
-        enabled: settings.enabled.or(true),
-        threshold: settings.threshold.or(Policy::THRESHOLD),
-        keep: settings.keep.or(Policy::KEEP),
-        window: settings.window.get().copied().into_iter().chain(known).min(),
-    }
-}
-
-fn bash(setup: &Setup, redactor: &Redactor) -> Result<BashOptions, CliError> {
-    let settings = &setup.settings.bash;
-    let shell = match settings.shell.get() {
-        Some(shell) => setup.spelled(shell)?,
-        None => "bash".into(),
-    };
-    let max_timeout =
-        settings.max_timeout.or(BASH_MAX_TIMEOUT.max(settings.timeout.or(BASH_TIMEOUT)));
-    // Limits are whole seconds; a part of one counts as one, since none at all would end every
-    // command at once.
-    let seconds = |time: Duration| time.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX);
-    Ok(BashOptions {
-        shell,
-        timeout: seconds(settings.timeout.or(BASH_TIMEOUT.min(max_timeout))),
-        max_timeout: seconds(max_timeout),
-        withheld: withheld(setup, redactor),
-        pass: settings.pass_env.get().cloned().flatten(),
-        set: settings
-            .env
-            .iter()
-            .filter_map(|(name, value)| Some((name.clone(), value.get()?.clone())))
-            .collect(),
-    })
-}
-
-/// Returns the variables that commands do not get: those that are secret by name, and every other
-/// one whose value holds a key (`MY_KEY=$ANTHROPIC_API_KEY`).
-fn withheld(setup: &Setup, redactor: &Redactor) -> Vec<OsString> {
-    let named = setup.settings.secret_variables().into_iter().map(OsString::from);
-    let holding = setup
-        .environment
-        .vars()
-        .filter(|(_, value)| redactor.finds(value.as_encoded_bytes()))
-        .map(|(name, _)| name.to_owned());
-    named.chain(holding).collect()
 }

@@ -3,6 +3,7 @@
 
 mod admin;
 mod args;
+mod assembly;
 mod auth;
 mod completion;
 mod config;
@@ -15,6 +16,7 @@ mod generate;
 mod headless;
 mod hidden;
 mod instructions;
+mod interactive;
 mod journal;
 mod models;
 mod policy;
@@ -147,7 +149,7 @@ fn run(arguments: Arguments, program: &str, handed: &Handed, started: Instant) -
         }
         Some(Command::Doctor { json }) => doctor::run(json, handed),
         Some(Command::Generate { directory }) => generate::run(&directory),
-        Some(Command::Models { json }) => models::run(json, handed),
+        Some(Command::Models { json }) => models::run(&RunArguments::default(), json, handed),
         Some(Command::Sandbox { command }) => sandbox::run(&command),
         Some(Command::Sessions {
             command: SessionsCommand::Compact { id, focus, model, output_format },

@@ -69,12 +69,12 @@ struct Report {
     aliases: Vec<Alias>,
 }
 
-/// Runs `kli models`. No model is asked, no command is run, and no key is printed.
+/// Runs `kli models`, as a run with these arguments would choose. No model is asked, no command is run, and no key is printed.
 ///
 /// # Errors
 /// For settings that cannot be read.
-pub(crate) fn run(json: bool, handed: &Handed) -> Result<u8, CliError> {
-    let setup = Setup::read(&RunArguments::default())?;
+pub(crate) fn run(run: &RunArguments, json: bool, handed: &Handed) -> Result<u8, CliError> {
+    let setup = Setup::read(run)?;
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
@@ -126,13 +126,7 @@ fn report(setup: &Setup, handed: &Handed) -> Result<Report, CliError> {
     let fallbacks = aliases.iter().find(|known| Some(&known.name) == alias.as_ref());
     let fallbacks = fallbacks.map_or_else(Vec::new, |known| known.fallbacks.clone());
     let from = settings.model.layer().map_or_else(|| "default".to_owned(), |l| l.to_string());
-    let model = settings
-        .providers
-        .get(&chosen.provider)
-        .and_then(|written| written.models.get(&chosen.model))
-        .cloned()
-        .unwrap_or_default();
-    let effort = provider::effort(setup, &model).map(Effort::name);
+    let effort = provider::chosen_effort(setup, &chosen).map(Effort::name);
     let models = names.iter().map(|name| row(setup, name, &chosen, &keys)).collect();
     let chosen = Chosen { model: chosen.to_string(), from, alias, fallbacks, effort };
     Ok(Report { r#type: "models", chosen, models, aliases })

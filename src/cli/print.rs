@@ -170,7 +170,7 @@ impl Front {
                 Line::Fallback { from, to, reason }
             }
             Event::Compacted(done) => {
-                terminal::note(&compacted(&done));
+                terminal::note(&format!("kli: {done}"));
                 let Compacted { reason, before, after, trimmed, summarised, .. } = done;
                 Line::Compacted { reason, before, after, trimmed, summarised }
             }
@@ -227,15 +227,6 @@ impl Drop for Front {
             self.log_result(&not_started(INTERNAL, Fault { kind: FaultKind::Internal, message }));
         }
     }
-}
-
-fn compacted(done: &Compacted) -> String {
-    let Compacted { before, after, trimmed, summarised, .. } = done;
-    let how = match (trimmed, summarised) {
-        (trimmed, 0) => format!("{trimmed} results trimmed"),
-        (_, summarised) => format!("{summarised} messages summarised"),
-    };
-    format!("kli: the conversation was compacted from about {before} to {after} tokens ({how})")
 }
 
 /// Prints the one JSON object of a run that has no front.

@@ -151,6 +151,16 @@ pub(super) fn effort(setup: &Setup, model: &ModelSettings) -> Option<Effort> {
     chosen.get().copied()
 }
 
+/// Returns how much the model of this name thinks, when the settings say.
+pub(super) fn chosen_effort(setup: &Setup, name: &ModelName) -> Option<Effort> {
+    let provider = setup.settings.providers.get(&name.provider);
+    let model = provider.and_then(|provider| provider.models.get(&name.model));
+    match model {
+        Some(model) => effort(setup, model),
+        None => effort(setup, &ModelSettings::default()),
+    }
+}
+
 /// Returns an address with the home of a socket's path written out.
 fn spelled(setup: &Setup, base_url: String) -> Result<String, CliError> {
     let Some(socket) = base_url.strip_prefix("unix:").filter(|path| path.starts_with("~/")) else {

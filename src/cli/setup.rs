@@ -76,7 +76,7 @@ impl Setup {
                 no_eval: run.no_eval,
             },
             policies: policies.iter().map(|source| source.policy.clone()).collect(),
-            default_profile: "print",
+            default_profile: if run.interactive { "interactive" } else { "print" },
         };
         let project = Project::read(&workspace)?;
         let may_trust = layers.policies.iter().all(|policy| policy.trust_projects);
@@ -481,7 +481,7 @@ pub(crate) fn read_small(file: &Path, limit: usize) -> Result<Option<Vec<u8>>, C
 
 #[cfg(test)]
 mod tests {
-    use super::super::{headless, provider};
+    use super::super::{assembly, provider};
     use crate::config::{keys, parse_duration};
 
     #[test]
@@ -491,7 +491,7 @@ mod tests {
             serde_json::from_str::<String>(row.default).unwrap()
         };
         assert_eq!(default("model"), provider::DEFAULT_MODEL);
-        assert_eq!(parse_duration(&default("bash.timeout")), Ok(headless::BASH_TIMEOUT));
-        assert_eq!(parse_duration(&default("bash.maxTimeout")), Ok(headless::BASH_MAX_TIMEOUT));
+        assert_eq!(parse_duration(&default("bash.timeout")), Ok(assembly::BASH_TIMEOUT));
+        assert_eq!(parse_duration(&default("bash.maxTimeout")), Ok(assembly::BASH_MAX_TIMEOUT));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     io::{self, IsTerminal as _, Read as _, Write as _},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -63,7 +64,37 @@ pub(crate) fn out(text: &str) {
     }
 }
 
+thread_local! {
+    /// What this thread would have written, while [`captured`] keeps it.
+    static CAPTURED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// Runs a command on this thread and returns, besides what it returns, what it would have written to
+/// standard output and to standard error.
+pub(crate) fn captured<T>(command: impl FnOnce() -> T) -> (T, String, String) {
+    CAPTURED.set(Some(Default::default()));
+    let result = command();
+    let (out, err) = CAPTURED.take().unwrap_or_default();
+    (result, out, err)
+}
+
+/// Keeps a text if this thread's are kept: of standard output, or of standard error.
+fn capture(text: &str, is_out: bool) -> bool {
+    CAPTURED.with_borrow_mut(|kept| {
+        let Some((out, err)) = kept else { return false };
+        if is_out {
+            out.push_str(text);
+        } else {
+            err.push_str(text);
+        }
+        true
+    })
+}
+
 fn write_out(text: &str) -> io::Result<()> {
+    if capture(text, true) {
+        return Ok(());
+    }
     // One lock: lines of two threads do not mix.
     let mut stdout = io::stdout().lock();
     let text = if output().is_terminal() { Cow::Owned(scrub(text)) } else { Cow::Borrowed(text) };
@@ -95,6 +126,9 @@ fn talk(text: &str) -> io::Result<()> {
     const AT_ONCE: usize = 4096;
     const PATIENCE: Duration = Duration::from_secs(1);
     static STUCK: AtomicBool = AtomicBool::new(false);
+    if capture(text, false) {
+        return Ok(());
+    }
     // One lock: lines of two threads do not mix.
     let stderr = io::stderr().lock();
     for piece in text.as_bytes().chunks(AT_ONCE) {
@@ -256,6 +290,28 @@ pub(crate) fn ask(question: &str) {
 /// Says whether standard input is a terminal.
 pub(crate) fn input_is_terminal() -> bool {
     io::stdin().is_terminal()
+}
+
+/// Says whether standard output is a terminal.
+pub(crate) fn output_is_terminal() -> bool {
+    output().is_terminal()
+}
+
+/// Returns the terminal that standard input and output are, as a descriptor of its own: that of
+/// standard output, when it can be read as well, since both are the same terminal as a rule.
+///
+/// # Errors
+/// When the system gives no descriptor.
+pub(crate) fn both() -> io::Result<OwnedFd> {
+    let same = rustix::termios::ttyname(io::stdin(), Vec::new()).ok()
+        == rustix::termios::ttyname(output(), Vec::new()).ok();
+    let reads = rustix::fs::fcntl_getfl(output())
+        .is_ok_and(|flags| flags & rustix::fs::OFlags::RWMODE == rustix::fs::OFlags::RDWR);
+    if same && reads {
+        output().try_clone_to_owned()
+    } else {
+        io::stdin().as_fd().try_clone_to_owned()
+    }
 }
 
 /// Reads a prompt from standard input to its end, at most its limit and one byte more.

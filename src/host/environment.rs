@@ -7,6 +7,7 @@
 )]
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     env,
     ffi::{CString, OsStr, OsString},
@@ -15,6 +16,10 @@ use std::{
     time::SystemTime,
 };
 
+thread_local! {
+    static INSTEAD: RefCell<Option<Environment>> = const { RefCell::new(None) };
+}
+
 /// A copy of the process's variables, taken once.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -22,9 +27,20 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Copies the process's variables.
+    /// Copies the process's variables, or what [`Environment::within`] puts in their place.
     pub fn read() -> Self {
-        Self { variables: env::vars_os().collect() }
+        INSTEAD
+            .with_borrow(Clone::clone)
+            .unwrap_or_else(|| Self { variables: env::vars_os().collect() })
+    }
+
+    /// Runs something on this thread for which this copy is what the process was started with: a copy
+    /// that was taken before variables were wiped.
+    pub fn within<T>(&self, run: impl FnOnce() -> T) -> T {
+        INSTEAD.set(Some(self.clone()));
+        let result = run();
+        INSTEAD.set(None);
+        result
     }
 
     /// Returns an environment of these variables, for tests and for children.

@@ -1,0 +1,420 @@
+//! The composer: the text that a person writes, its cursor, history and undo. Pure.
+//!
+//! The cursor stands between graphemes, never inside one. A long paste is one token in the text
+//! (`[pasted 1: 200 lines]`) that stands for what was pasted until it is sent.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::{
+    cells::{clean, width},
+    key::{Code, Key},
+};
+
+/// A paste of more lines than this is folded.
+const FOLD_LINES: usize = 8;
+/// A paste of more bytes than this is folded.
+const FOLD_BYTES: usize = 800;
+/// How many states can be gone back to.
+const UNDO: usize = 200;
+/// How many prompts are kept to go back to.
+const HISTORY: usize = 500;
+
+/// What a key did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The text or the cursor changed, or could not.
+    Edited,
+    /// The key means nothing here.
+    Ignored,
+}
+
+/// The kind of an edit; edits of one kind in a row are undone together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Typing,
+    Deleting,
+    Other,
+}
+
+/// The composer.
+#[derive(Clone, Debug, Default)]
+pub struct Composer {
+    text: String,
+    /// A byte offset on a boundary of graphemes.
+    cursor: usize,
+    undo: Vec<(String, usize)>,
+    redo: Vec<(String, usize)>,
+    last: Option<Kind>,
+    pastes: Vec<(String, String)>,
+    killed: String,
+    history: Vec<String>,
+    /// The place in the history, and what was being written before.
+    browsing: Option<(usize, String)>,
+    /// The column that moving up and down keeps to.
+    goal: Option<usize>,
+}
+
+impl Composer {
+    /// Returns the text as it is shown.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the byte offset of the cursor.
+    pub fn cursor(&self) -> usize {
+        self.cursor
+    }
+
+    /// Says whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Puts a text in the place of what is written, the cursor at its end.
+    pub fn set(&mut self, text: &str) {
+        self.save(Kind::Other);
+        self.text = clean(text);
+        self.cursor = self.text.len();
+        self.browsing = None;
+    }
+
+    /// Takes the whole text, pastes in full, and remembers it.
+    pub fn take(&mut self) -> String {
+        let shown = std::mem::take(&mut self.text);
+        let whole = self.expand(&shown);
+        self.remember(&whole);
+        let killed = std::mem::take(&mut self.killed);
+        let history = std::mem::take(&mut self.history);
+        *self = Self { killed, history, ..Self::default() };
+        whole
+    }
+
+    /// Adds a prompt to the history.
+    pub fn remember(&mut self, prompt: &str) {
+        if prompt.trim().is_empty() || self.history.last().is_some_and(|last| last == prompt) {
+            return;
+        }
+        if self.history.len() >= HISTORY {
+            self.history.remove(0);
+        }
+        self.history.push(prompt.to_owned());
+    }
+
+    /// Takes what was pasted.
+    pub fn paste(&mut self, text: &str) {
+        let lines = text.lines().count();
+        if lines <= FOLD_LINES && text.len() <= FOLD_BYTES {
+            self.save(Kind::Other);
+            self.insert(&clean(text));
+            return;
+        }
+        let number = self.pastes.len() + 1;
+        let size =
+            if lines > 1 { format!("{lines} lines") } else { format!("{} bytes", text.len()) };
+        let token = format!("[pasted {number}: {size}]");
+        self.pastes.push((token.clone(), text.to_owned()));
+        self.save(Kind::Other);
+        self.insert(&token);
+    }
+
+    fn expand(&self, shown: &str) -> String {
+        let mut whole = String::with_capacity(shown.len());
+        let mut rest = shown;
+        // From left to right, so that what a paste says is never taken for another's token.
+        while let Some((at, token, text)) = self
+            .pastes
+            .iter()
+            .filter_map(|(token, text)| Some((rest.find(token.as_str())?, token, text)))
+            .min_by_key(|(at, ..)| *at)
+        {
+            whole.push_str(rest.get(..at).unwrap_or_default());
+            whole.push_str(text);
+            rest = rest.get(at + token.len()..).unwrap_or_default();
+        }
+        whole.push_str(rest);
+        whole
+    }
+
+    /// Takes a key. `columns` is the width of the rows that the text is shown in, at least 1.
+    pub fn key(&mut self, key: Key, columns: usize) -> Done {
+        let goal = self.goal.take();
+        match (key.code, key.ctrl, key.alt) {
+            (Code::Char(c), false, false) => self.typed(c),
+            (Code::Char('j'), true, _) => self.newline(),
+            (Code::Enter, _, _) if key.alt || key.shift || key.ctrl => self.newline(),
+            (Code::Backspace, false, false) => self.delete(self.before()),
+            (Code::Backspace, ..) | (Code::Char('w'), true, _) => self.kill(self.word_before()),
+            (Code::Delete, false, false) | (Code::Char('d'), true, _) => self.delete(self.after()),
+            (Code::Delete, ..) | (Code::Char('d'), false, true) => self.kill(self.word_after()),
+            (Code::Char('k'), true, _) => {
+                let end = self.line_end();
+                self.kill(if end == self.cursor { self.after() } else { end });
+            }
+            (Code::Char('u'), true, _) => {
+                let start = self.line_start();
+                self.kill(if start == self.cursor { self.before() } else { start });
+            }
+            (Code::Char('y'), true, _) => {
+                self.save(Kind::Other);
+                let killed = self.killed.clone();
+                self.insert(&killed);
+            }
+            (Code::Left, true, _) | (Code::Left | Code::Char('b'), _, true) => {
+                self.go(self.word_before());
+            }
+            (Code::Right, true, _) | (Code::Right | Code::Char('f'), _, true) => {
+                self.go(self.word_after());
+            }
+            (Code::Left, ..) | (Code::Char('b'), true, _) => self.go(self.before()),
+            (Code::Right, ..) | (Code::Char('f'), true, _) => self.go(self.after()),
+            (Code::Home, true, _) => self.go(0),
+            (Code::End, true, _) => self.go(self.text.len()),
+            (Code::Home, ..) | (Code::Char('a'), true, _) => self.go(self.line_start()),
+            (Code::End, ..) | (Code::Char('e'), true, _) => self.go(self.line_end()),
+            (Code::Up, ..) => self.vertical(columns, goal, true),
+            (Code::Down, ..) => self.vertical(columns, goal, false),
+            (Code::Char('p'), true, _) => self.recall(true),
+            (Code::Char('n'), true, _) => self.recall(false),
+            // What a terminal sends for Ctrl-_ and Ctrl-/.
+            (Code::Char('z' | '7' | '_' | '/'), true, _) => self.undo(),
+            (Code::Char('r'), _, true) => self.redo(),
+            _ => {
+                self.goal = goal;
+                return Done::Ignored;
+            }
+        }
+        Done::Edited
+    }
+
+    fn typed(&mut self, c: char) {
+        // What was typed by blanks apart is undone by words.
+        self.save(if c.is_whitespace() { Kind::Other } else { Kind::Typing });
+        self.insert(&clean(c.encode_utf8(&mut [0; 4])));
+    }
+
+    fn newline(&mut self) {
+        self.save(Kind::Other);
+        self.insert("\n");
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
+        self.settle();
+        self.browsing = None;
+    }
+
+    /// A mark joins what stands before it, so an edit can leave the cursor inside a grapheme.
+    fn settle(&mut self) {
+        while !self.is_boundary(self.cursor) {
+            self.cursor += 1;
+        }
+    }
+
+    fn is_boundary(&self, at: usize) -> bool {
+        at >= self.text.len()
+            || (self.text.is_char_boundary(at) && self.boundaries().any(|boundary| boundary == at))
+    }
+
+    fn boundaries(&self) -> impl DoubleEndedIterator<Item = usize> {
+        self.text.grapheme_indices(true).map(|(at, _)| at)
+    }
+
+    /// Deletes between the cursor and another place.
+    fn delete(&mut self, to: usize) {
+        if to == self.cursor {
+            return;
+        }
+        self.save(Kind::Deleting);
+        let (from, to) = (to.min(self.cursor), to.max(self.cursor));
+        self.text.replace_range(from..to, "");
+        self.cursor = from;
+        self.settle();
+        self.browsing = None;
+    }
+
+    /// As [`Self::delete`]; what goes can be put back with Ctrl-Y.
+    fn kill(&mut self, to: usize) {
+        let (from, end) = (to.min(self.cursor), to.max(self.cursor));
+        if from < end {
+            self.killed = self.text.get(from..end).unwrap_or_default().to_owned();
+            self.last = None;
+            self.delete(to);
+        }
+    }
+
+    fn go(&mut self, to: usize) {
+        self.cursor = to;
+        self.last = None;
+    }
+
+    /// Returns the token of a paste that ends, or begins, at a place.
+    fn token(&self, at: usize, ends: bool) -> Option<usize> {
+        self.pastes.iter().map(|(token, _)| token).find_map(|token| {
+            let found = if ends {
+                self.text.get(..at)?.ends_with(token.as_str())
+            } else {
+                self.text.get(at..)?.starts_with(token.as_str())
+            };
+            found.then_some(token.len())
+        })
+    }
+
+    fn before(&self) -> usize {
+        if let Some(length) = self.token(self.cursor, true) {
+            return self.cursor - length;
+        }
+        let text = self.text.get(..self.cursor).unwrap_or_default();
+        text.grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+    }
+
+    fn after(&self) -> usize {
+        if let Some(length) = self.token(self.cursor, false) {
+            return self.cursor + length;
+        }
+        let text = self.text.get(self.cursor..).unwrap_or_default();
+        self.cursor + text.graphemes(true).next().map_or(0, str::len)
+    }
+
+    fn word_before(&self) -> usize {
+        let text = self.text.get(..self.cursor).unwrap_or_default();
+        let is_word = |word: &str| word.chars().any(char::is_alphanumeric);
+        text.split_word_bound_indices()
+            .rev()
+            .find(|(_, word)| is_word(word))
+            .map_or(0, |(at, _)| at)
+    }
+
+    fn word_after(&self) -> usize {
+        let text = self.text.get(self.cursor..).unwrap_or_default();
+        let is_word = |word: &str| word.chars().any(char::is_alphanumeric);
+        text.split_word_bound_indices()
+            .find(|(_, word)| is_word(word))
+            .map_or(self.text.len(), |(at, word)| self.cursor + at + word.len())
+    }
+
+    fn line_start(&self) -> usize {
+        self.text.get(..self.cursor).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1)
+    }
+
+    fn line_end(&self) -> usize {
+        let rest = self.text.get(self.cursor..).unwrap_or_default();
+        rest.find('\n').map_or(self.text.len(), |at| self.cursor + at)
+    }
+
+    /// Returns the rows that the text is shown in: byte ranges of at most `columns` cells.
+    pub fn rows(&self, columns: usize) -> Vec<(usize, usize)> {
+        let columns = columns.max(1);
+        let mut rows = Vec::new();
+        let mut start = 0;
+        let mut used = 0;
+        for (at, cluster) in self.text.grapheme_indices(true) {
+            if cluster == "\n" {
+                rows.push((start, at));
+                start = at + 1;
+                used = 0;
+                continue;
+            }
+            let wide = width(cluster).min(columns);
+            if used + wide > columns {
+                rows.push((start, at));
+                start = at;
+                used = 0;
+            }
+            used += wide;
+        }
+        rows.push((start, self.text.len()));
+        rows
+    }
+
+    /// Returns the row and the column, in cells, of the cursor.
+    pub fn place(&self, columns: usize) -> (usize, usize) {
+        let rows = self.rows(columns);
+        let row = rows.iter().rposition(|(start, _)| *start <= self.cursor).unwrap_or(0);
+        let start = rows.get(row).map_or(0, |(start, _)| *start);
+        (row, width(self.text.get(start..self.cursor).unwrap_or_default()))
+    }
+
+    fn vertical(&mut self, columns: usize, goal: Option<usize>, up: bool) {
+        let (row, column) = self.place(columns);
+        let goal = goal.unwrap_or(column);
+        let rows = self.rows(columns);
+        let wanted = if up { row.checked_sub(1) } else { Some(row + 1) };
+        let Some((start, end)) = wanted.and_then(|row| rows.get(row)).copied() else {
+            self.recall(up);
+            return;
+        };
+        let mut used = 0;
+        let mut place = start;
+        for (at, cluster) in self.text.get(start..end).unwrap_or_default().grapheme_indices(true) {
+            if used + width(cluster) > goal {
+                break;
+            }
+            used += width(cluster);
+            place = start + at + cluster.len();
+        }
+        // The end of a row that was wrapped is the start of the next one.
+        let wraps = place == end && self.text.as_bytes().get(end).is_some_and(|b| *b != b'\n');
+        if wraps && place > start {
+            let text = self.text.get(start..end).unwrap_or_default();
+            place = start + text.grapheme_indices(true).next_back().map_or(0, |(at, _)| at);
+        }
+        self.go(place);
+        self.goal = Some(goal);
+    }
+
+    fn recall(&mut self, older: bool) {
+        let (at, draft) = match self.browsing.take() {
+            Some((at, draft)) => (at, draft),
+            None => (self.history.len(), self.text.clone()),
+        };
+        let next = if older { at.checked_sub(1) } else { Some(at + 1) };
+        let Some(next) = next.filter(|next| *next <= self.history.len()) else {
+            if at < self.history.len() {
+                self.browsing = Some((at, draft));
+            }
+            return;
+        };
+        let text = self.history.get(next).cloned();
+        self.save(Kind::Other);
+        match text {
+            Some(text) => {
+                self.text = clean(&text);
+                self.browsing = Some((next, draft));
+            }
+            None => self.text = draft,
+        }
+        self.cursor = self.text.len();
+    }
+
+    fn save(&mut self, kind: Kind) {
+        if kind != Kind::Other && self.last == Some(kind) {
+            return;
+        }
+        self.last = Some(kind);
+        self.redo.clear();
+        if self.undo.len() >= UNDO {
+            self.undo.remove(0);
+        }
+        self.undo.push((self.text.clone(), self.cursor));
+    }
+
+    fn undo(&mut self) {
+        if let Some((text, cursor)) = self.undo.pop() {
+            self.redo.push((std::mem::replace(&mut self.text, text), self.cursor));
+            self.cursor = cursor;
+            self.last = None;
+        }
+    }
+
+    fn redo(&mut self) {
+        if let Some((text, cursor)) = self.redo.pop() {
+            self.undo.push((std::mem::replace(&mut self.text, text), self.cursor));
+            self.cursor = cursor;
+            self.last = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

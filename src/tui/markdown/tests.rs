@@ -1,0 +1,161 @@
+use super::*;
+
+const ALL: &str = "\
+# Title
+
+A *soft* paragraph with `code`, **bold** and a [link](https://example.org/x) that wraps.
+Second line.
+
+- one
+- two
+  - nested item
+- three
+
+1. first
+2. second
+
+> quoted *text*
+> goes on
+
+| name | n |
+|:-----|--:|
+| a    | 1 |
+| long | 22 |
+
+```rust
+fn main() {} // x
+```
+
+---
+
+end \x1b[31mred\x1b[0m
+";
+
+fn texts(lines: &[Line]) -> Vec<String> {
+    lines.iter().map(|line| line.text().trim_end().to_owned()).collect()
+}
+
+fn at_once(text: &str, width: usize) -> Vec<Line> {
+    let mut stream = Stream::default();
+    stream.push(text);
+    stream.finish(width)
+}
+
+#[test]
+fn every_kind_of_block_has_its_rows() {
+    let wanted = [
+        "Title",
+        "",
+        "A soft paragraph with code, bold and a link (https://example.org/x) that wraps. Second line.",
+        "",
+        "• one",
+        "• two",
+        "  • nested item",
+        "• three",
+        "",
+        "1. first",
+        "2. second",
+        "",
+        "│ quoted text goes on",
+        "",
+        "name │  n",
+        "─────┼───",
+        "a    │  1",
+        "long │ 22",
+        "",
+        "  fn main() {} // x",
+        "",
+        "────────────────────────────────────────",
+        "",
+        "end red",
+    ];
+    assert_eq!(texts(&at_once(ALL, 200)), wanted);
+}
+
+#[test]
+fn narrow_rows_wrap_and_tables_become_lists() {
+    for width in [1, 2, 3, 5, 8, 13, 20, 80] {
+        for line in at_once(ALL, width) {
+            assert!(line.width() <= width, "{:?} at {width}", line.text());
+        }
+    }
+    let table = "| name | about |\n|---|---|\n| a | some words |\n";
+    assert_eq!(texts(&at_once(table, 9)), ["name: a", "about:", "some", "words"]);
+    assert_eq!(
+        texts(&at_once(table, 14)),
+        ["name │ about", "─────┼────────", "a    │ some", "     │ words"]
+    );
+}
+
+#[test]
+fn looks_are_not_the_only_thing_that_tells() {
+    let rows = at_once("# T\n\n`x` **b** ~~s~~\n", 80);
+    assert!(rows[0].spans[0].style.bold && rows[0].spans[0].style.underline);
+    assert_eq!(rows[2].spans[0].style.foreground, Some(super::super::style::Color::CYAN));
+    assert!(rows[2].spans[2].style.bold && rows[2].spans[4].style.strike);
+}
+
+#[test]
+fn rows_come_as_soon_as_their_block_is_complete() {
+    let mut stream = Stream::default();
+    stream.push("One ");
+    assert!(stream.ready(80).is_empty());
+    assert_eq!(texts(&stream.tail(80)), ["One"]);
+    stream.push("two.\n\n");
+    assert!(stream.ready(80).is_empty());
+    stream.push("Three");
+    assert_eq!(texts(&stream.ready(80)), ["One two."]);
+    assert_eq!(texts(&stream.tail(80)), ["", "Three"]);
+    stream.push(" four.\n\n```sh\nls\n");
+    assert_eq!(texts(&stream.ready(80)), ["", "Three four.", "", "  ls"]);
+    stream.push("echo");
+    assert!(stream.ready(80).is_empty());
+    assert_eq!(texts(&stream.tail(80)), ["  echo"]);
+    stream.push(" x\n```\nafter");
+    assert_eq!(texts(&stream.ready(80)), ["  echo x"]);
+    assert_eq!(texts(&stream.finish(80)), ["", "after"]);
+    assert!(stream.finish(80).is_empty());
+}
+
+#[test]
+fn a_list_with_blank_lines_stays_one_list() {
+    let text = "1. a\n\n   more of a\n\n2. b\n\nend";
+    let mut stream = Stream::default();
+    let mut rows = Vec::new();
+    for c in text.chars() {
+        stream.push(c.encode_utf8(&mut [0; 4]));
+        rows.extend(stream.ready(80));
+    }
+    rows.extend(stream.finish(80));
+    assert_eq!(texts(&rows), ["1. a", "", "   more of a", "2. b", "", "end"]);
+}
+
+#[test]
+fn a_paragraph_without_an_end_is_bounded() {
+    let mut stream = Stream::default();
+    let mut rows = 0;
+    for _ in 0..4000 {
+        stream.push("word and word ");
+        rows += stream.ready(80).len();
+    }
+    assert!(rows > 300 && stream.buffer.len() <= LONGEST, "{rows} rows, {}", stream.buffer.len());
+}
+
+proptest::proptest! {
+    /// However the text is split, the rows are the same, and none is taken back.
+    #[test]
+    fn any_chunking_gives_the_same_rows(
+        size in 1_usize..40, width in proptest::sample::select(vec![20_usize, 80, 200]),
+    ) {
+        let mut stream = Stream::default();
+        let mut rows = Vec::new();
+        let chars: Vec<char> = ALL.chars().collect();
+        for piece in chars.chunks(size) {
+            stream.push(&piece.iter().collect::<String>());
+            rows.extend(stream.ready(width));
+            drop(stream.tail(width));
+        }
+        rows.extend(stream.finish(width));
+        proptest::prop_assert_eq!(texts(&rows), texts(&at_once(ALL, width)));
+    }
+}

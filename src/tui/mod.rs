@@ -1,0 +1,32 @@
+//! The terminal interface: what people live in.
+//!
+//! - [`input`]: bytes of a terminal to keys; pure.
+//! - [`state`]: what is written, what happens, what waits; inputs in, effects out; pure.
+//! - [`view`]: the state as rows of the region at the bottom; pure.
+//! - [`cells`], [`style`], [`markdown`], [`code`], [`block`]: text to rows; pure.
+//! - [`screen`]: rows to the bytes of a frame; pure.
+//! - `guard`: the modes of the terminal, and how they are put back whatever happens.
+//! - `edge`: the loop that joins terminal, agent, clock and signals.
+//! - `plain`: the same conversation line by line, for screen readers.
+//!
+//! It sees the agent's operations and events and the vocabulary of messages, and nothing below them.
+//! Commands are answered, and conversations begun, by whoever starts it.
+
+pub mod block;
+pub mod cells;
+pub mod code;
+pub mod command;
+pub mod composer;
+mod edge;
+mod guard;
+pub mod input;
+pub mod key;
+pub mod markdown;
+mod plain;
+pub mod screen;
+pub mod state;
+pub mod style;
+pub mod view;
+
+pub use edge::{Answer, Conversation, End, Look, Root, run};
+pub use plain::run_plain;

@@ -1,0 +1,222 @@
+//! The same conversation line by line: for screen readers, and for terminals that can do no more.
+//!
+//! The terminal keeps its own line editing; nothing that was printed is drawn again, nothing blinks
+//! or spins, and no colour is used. Signals do what keys do otherwise: ^C interrupts, twice leaves.
+
+use std::{io, os::fd::OwnedFd, time::Duration};
+
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::UnboundedReceiver,
+    time::{Instant, timeout},
+};
+
+use crate::agent::{Event, Op};
+
+use super::{
+    block,
+    edge::{Answer, Conversation, End, Look, Root, read, size},
+    guard::write_all,
+    key::{Key, Typed},
+    state::{Effect, State},
+};
+
+/// How long the agent has to end when the person leaves.
+const ENDING: Duration = Duration::from_secs(2);
+/// What says that a line is waited for.
+const ASK: &str = "> ";
+
+struct Plain<'a> {
+    terminal: OwnedFd,
+    state: State,
+    talk: Conversation,
+    root: &'a mut dyn Root,
+    agent_is_there: bool,
+    /// Whether the terminal shows that a line is waited for.
+    asking: bool,
+}
+
+/// Runs the interface line by line until the person leaves.
+///
+/// # Errors
+/// When the terminal cannot be used.
+pub async fn run_plain(
+    terminal: OwnedFd,
+    root: &mut dyn Root,
+    first: Conversation,
+    mut answers: UnboundedReceiver<Answer>,
+    look: Look,
+) -> io::Result<End> {
+    #[expect(unsafe_code, reason = "tokio asks for a promise about the descriptor's life")]
+    // SAFETY: the descriptor is owned by what watches it, and is closed after it is deregistered.
+    let input =
+        unsafe { AsyncFd::register_with_interest(terminal.try_clone()?, Interest::READABLE)? };
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let start = Instant::now();
+    let (width, height) = size(&terminal);
+    let mut state = State::new(first.facts.clone(), width, height);
+    state.begin(first.facts.clone(), &first.history, &first.notices);
+    let mut plain =
+        Plain { terminal, state, talk: first, root, agent_is_there: true, asking: false };
+    let facts = &plain.state.facts;
+    let hello = format!(
+        "kli, {}, {}, profile {}. /help lists commands.\n",
+        facts.model, facts.confinement, facts.profile
+    );
+    plain.print(&super::cells::clean(&hello))?;
+    if let Some(prompt) = look.prompt {
+        let effects = plain.state.submit(prompt);
+        plain.perform(effects)?;
+    }
+    let mut waiting = Vec::new();
+    let code = loop {
+        plain.state.at(start.elapsed());
+        plain.show()?;
+        let effects = tokio::select! {
+            biased;
+            _ = terminate.recv() => break Some(143),
+            _ = hangup.recv() => break Some(143),
+            _ = interrupt.recv() => {
+                plain.asking = false;
+                plain.state.at(start.elapsed());
+                plain.state.typed(&Typed::Key(Key::ctrl('c')))
+            }
+            bytes = read(&input) => {
+                let Ok(bytes) = bytes else { break None };
+                waiting.extend_from_slice(&bytes);
+                let mut effects = Vec::new();
+                while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = waiting.drain(..=end).collect();
+                    plain.asking = false;
+                    effects.extend(plain.state.line(String::from_utf8_lossy(&line).trim_end()));
+                }
+                effects
+            }
+            event = plain.talk.events.recv(), if plain.agent_is_there => if let Some(event) = event {
+                plain.event(event)?
+            } else {
+                plain.agent_is_there = false;
+                plain.state.agent_is_gone();
+                Vec::new()
+            },
+            () = &mut plain.talk.agent, if plain.agent_is_there => {
+                plain.agent_is_there = false;
+                while let Ok(event) = plain.talk.events.try_recv() {
+                    plain.event(event)?;
+                }
+                plain.state.agent_is_gone();
+                Vec::new()
+            }
+            Some(answer) = answers.recv() => {
+                plain.state.answered(&answer.text, &answer.errors, answer.failed);
+                Vec::new()
+            }
+        };
+        if plain.perform(effects)? {
+            break None;
+        }
+    };
+    plain.end(code).await;
+    Ok(End { code: code.unwrap_or(0), session: plain.state.session().map(str::to_owned) })
+}
+
+impl Plain<'_> {
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        write_all(&self.terminal, text.as_bytes(), None)
+    }
+
+    /// Prints what is final, and asks for a line when nothing goes on.
+    fn show(&mut self) -> io::Result<()> {
+        let rows = self.state.take_rows();
+        if !rows.is_empty() {
+            let mut text = if self.asking { "\n".to_owned() } else { String::new() };
+            for row in rows {
+                text.push_str(row.text().trim_end());
+                text.push('\n');
+            }
+            self.asking = false;
+            self.print(&text)?;
+        }
+        if !self.state.is_moving() && !self.asking {
+            self.asking = true;
+            self.print(ASK)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an event. What is drawn elsewhere while it lasts is said here when it begins.
+    fn event(&mut self, event: Event) -> io::Result<Vec<Effect>> {
+        if let Event::ToolStarted { name, arguments, .. } = &event {
+            let title = format!("running {}\n", block::title(name, arguments));
+            self.show()?;
+            self.print(&title)?;
+        }
+        Ok(self.state.event(event))
+    }
+
+    /// Performs effects; says whether to leave.
+    fn perform(&mut self, effects: Vec<Effect>) -> io::Result<bool> {
+        for effect in effects {
+            match effect {
+                Effect::Tell(op) => {
+                    if self.talk.ops.send(op).is_err() {
+                        self.state.agent_is_gone();
+                    }
+                }
+                Effect::Ask(name, rest) => {
+                    self.root.ask(name, rest, self.state.session().map(str::to_owned));
+                }
+                Effect::Begin(how, what) => match self.root.begin(how, &what, self.state.session())
+                {
+                    Ok(talk) => {
+                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.talk = talk;
+                        self.agent_is_there = true;
+                    }
+                    Err(sentence) => self.state.answered("", &sentence, true),
+                },
+                Effect::Suspend | Effect::Redraw => {}
+                Effect::Quit => {
+                    self.print("\n")?;
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    async fn end(&mut self, code: Option<u8>) {
+        self.state.leaving();
+        if self.state.is_working() && self.agent_is_there {
+            let op = if code.is_some() { Op::Terminate } else { Op::Interrupt };
+            drop(self.talk.ops.send(op));
+            let ending = async {
+                while self.state.is_working() {
+                    tokio::select! {
+                        biased;
+                        event = self.talk.events.recv() => match event {
+                            Some(event) => drop(self.state.event(event)),
+                            None => break,
+                        },
+                        () = &mut self.talk.agent => break,
+                    }
+                }
+            };
+            drop(timeout(ENDING, ending).await);
+        }
+        // A terminal that is gone shows nothing.
+        drop(self.show_rest());
+    }
+
+    fn show_rest(&mut self) -> io::Result<()> {
+        let mut text = String::new();
+        for row in self.state.take_rows() {
+            text.push_str(&row.text());
+            text.push('\n');
+        }
+        self.print(&text)
+    }
+}

@@ -1,0 +1,531 @@
+//! The state of the interface and how it changes: inputs in, effects out. Pure: time is a number
+//! that the edge hands in, and nothing is drawn or sent here.
+//!
+//! What was said becomes rows once and is handed out to be emitted ([`State::take_rows`]); what may
+//! still change (an open paragraph, running tools, what is being written) stays here and is drawn by
+//! [`view`](super::view).
+
+mod events;
+
+use std::time::Duration;
+
+use crate::{
+    agent::Op,
+    message::{Block, Message, Money, Role, Usage},
+};
+
+use super::{
+    block::{self, Finished, Kind},
+    command::{self, By},
+    composer::{Composer, Done},
+    key::{Code, Key, Typed},
+    markdown,
+    style::Line,
+};
+
+/// Within this time a second Esc or Ctrl-C counts as the same wish.
+const TWICE: Duration = Duration::from_secs(2);
+/// What the agent does when it does nothing else.
+pub(super) const ASKING: &str = "asking the model";
+/// Messages of a resumed session that are shown.
+const RECENT: usize = 20;
+
+/// How far the process is confined, for the footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// By kli's own launcher.
+    Jailed,
+    /// By something else, or it cannot be told.
+    Unverified,
+    /// Not at all.
+    Open,
+}
+
+/// What the footer and `/usage` say that does not come from events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// `PROVIDER/MODEL`.
+    pub model: String,
+    /// How much the model thinks, when that was chosen.
+    pub effort: Option<String>,
+    /// The models that may be asked, the chosen one first, each with the tokens that fit into its
+    /// context, when that is known.
+    pub windows: Vec<(String, Option<u64>)>,
+    /// The profile.
+    pub profile: String,
+    /// The confinement in words.
+    pub confinement: String,
+    /// The same as a kind, for the colour.
+    pub level: Level,
+    /// The session's identifier, when one is kept.
+    pub session: Option<String>,
+}
+
+/// What the edge is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Tell the agent.
+    Tell(Op),
+    /// Have a command answered: its name and what followed it.
+    Ask(&'static str, String),
+    /// Begin another conversation.
+    Begin(&'static str, String),
+    /// Stop the process as a job of its shell.
+    Suspend,
+    /// Draw everything of the region anew.
+    Redraw,
+    /// Leave.
+    Quit,
+}
+
+/// A call that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Running {
+    pub(super) id: String,
+    pub(super) title: String,
+    /// The end of what it has printed.
+    pub(super) output: String,
+    pub(super) since: Duration,
+}
+
+/// What goes on while the agent works on a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Work {
+    pub(super) since: Duration,
+    pub(super) doing: String,
+    /// The prompt, as long as nothing came of it.
+    pub(super) prompt: Option<String>,
+    pub(super) thinking: String,
+    pub(super) tools: Vec<Running>,
+    /// An interrupt was asked for.
+    pub(super) stopping: bool,
+    /// A request was made again, and what was said meanwhile went along with it.
+    pub(super) repeated: bool,
+}
+
+impl Work {
+    pub(super) fn new(since: Duration, doing: &str, prompt: Option<String>) -> Self {
+        let (doing, thinking, tools) = (doing.to_owned(), String::new(), Vec::new());
+        Self { since, doing, prompt, thinking, tools, stopping: false, repeated: false }
+    }
+}
+
+/// What a session took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    /// What is known of the cost; `None` when nothing is.
+    pub(super) cost: Option<Money>,
+    /// Something was used whose price nobody knows.
+    pub(super) more: bool,
+}
+
+impl Spent {
+    /// Adds tokens and what they cost.
+    pub(super) fn add(&mut self, usage: Usage, cost: Option<Money>) {
+        self.usage.add(usage);
+        match cost {
+            Some(cost) => self.cost = Some(self.cost.unwrap_or(Money::ZERO).plus(cost)),
+            None => self.more |= usage.total() > 0,
+        }
+    }
+
+    /// Returns the cost in words.
+    pub(super) fn cost(&self) -> Option<String> {
+        let cost = self.cost.filter(|cost| *cost > Money::ZERO)?;
+        let more = if self.more { " or more" } else { "" };
+        Some(format!("{cost}{more}"))
+    }
+}
+
+/// The state.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(super) composer: Composer,
+    pub(super) facts: Facts,
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) now: Duration,
+    pub(super) work: Option<Work>,
+    pub(super) answer: Option<markdown::Stream>,
+    /// Said while the agent works, and not yet delivered.
+    pub(super) steering: Vec<String>,
+    /// To be sent when the agent is done.
+    pub(super) next: Vec<String>,
+    pub(super) hint: Option<(String, Duration)>,
+    pub(super) spent: Spent,
+    /// The same up to the prompt that is being worked on.
+    pub(super) before: Spent,
+    /// Tokens of the last request and its answer: what the context holds now.
+    pub(super) context: u64,
+    rows: Vec<Line>,
+    folded: Option<Finished>,
+    escape: Option<Duration>,
+    interrupt: Option<Duration>,
+    /// Commands that were asked and not answered.
+    pub(super) asked: usize,
+}
+
+impl State {
+    /// Returns the state of an interface that has just begun, on a terminal of this size.
+    pub fn new(facts: Facts, width: usize, height: usize) -> Self {
+        Self {
+            composer: Composer::default(),
+            facts,
+            width: width.max(1),
+            height: height.max(1),
+            now: Duration::ZERO,
+            work: None,
+            answer: None,
+            steering: Vec::new(),
+            next: Vec::new(),
+            hint: None,
+            spent: Spent::default(),
+            before: Spent::default(),
+            context: 0,
+            rows: Vec::new(),
+            folded: None,
+            escape: None,
+            interrupt: None,
+            asked: 0,
+        }
+    }
+
+    /// Sets the time since the start.
+    pub fn at(&mut self, now: Duration) {
+        self.now = now;
+        if self.hint.as_ref().is_some_and(|(_, until)| *until <= now) {
+            self.hint = None;
+        }
+    }
+
+    /// Takes the rows that are to be emitted: each once.
+    pub fn take_rows(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Bytes of rows that wait, about.
+    pub fn waiting(&self) -> usize {
+        self.rows.len().saturating_mul(self.width)
+    }
+
+    /// Says whether the region changes by itself as time goes by.
+    pub fn is_moving(&self) -> bool {
+        self.work.is_some() || self.hint.is_some() || self.asked > 0
+    }
+
+    /// Says whether the agent works.
+    pub fn is_working(&self) -> bool {
+        self.work.is_some()
+    }
+
+    /// Returns the session's identifier.
+    pub fn session(&self) -> Option<&str> {
+        self.facts.session.as_deref()
+    }
+
+    /// The terminal has another size now.
+    pub fn resize(&mut self, width: usize, height: usize) {
+        self.width = width.max(1);
+        self.height = height.max(1);
+    }
+
+    /// Says something about the run.
+    pub fn say(&mut self, kind: Kind, text: &str) {
+        self.finish_answer();
+        let rows = block::notice(kind, text, self.width);
+        self.rows.extend(rows);
+    }
+
+    /// The person leaves: what waits to be sent is said, and not sent any more.
+    pub fn leaving(&mut self) {
+        for text in std::mem::take(&mut self.next) {
+            self.say(Kind::Note, &format!("not sent: {text}"));
+        }
+    }
+
+    /// Takes a whole line as if it had been typed, for interfaces without a composer.
+    pub fn line(&mut self, text: &str) -> Vec<Effect> {
+        self.composer.set(text);
+        let effects = self.enter(false);
+        self.composer.take();
+        effects
+    }
+
+    /// Sends a prompt as if it had been typed.
+    pub fn submit(&mut self, text: String) -> Vec<Effect> {
+        self.composer.remember(&text);
+        self.send(text)
+    }
+
+    /// Another conversation has begun.
+    pub fn begin(&mut self, facts: Facts, history: &[Message], notices: &[String]) {
+        self.facts = facts;
+        self.spent = Spent::default();
+        self.before = Spent::default();
+        self.context = 0;
+        self.asked = 0;
+        self.folded = None;
+        let skipped = history.len().saturating_sub(RECENT);
+        if skipped > 0 {
+            let session = self.facts.session.clone().unwrap_or_default();
+            self.say(
+                Kind::Note,
+                &format!(
+                    "{skipped} earlier messages are not shown; `kli sessions show {session}` does"
+                ),
+            );
+        }
+        for message in history {
+            if message.role == Role::User {
+                self.composer.remember(&message.text());
+            }
+        }
+        for message in history.iter().skip(skipped) {
+            self.show(message);
+        }
+        for notice in notices {
+            self.say(Kind::Warning, notice);
+        }
+    }
+
+    fn show(&mut self, message: &Message) {
+        let width = self.width;
+        for part in &message.blocks {
+            match part {
+                Block::Text { text } if message.role == Role::User => {
+                    self.rows.extend(block::prompt(text, width));
+                }
+                Block::Text { text } => {
+                    self.rows.extend(markdown::render(&super::cells::clean(text), width));
+                }
+                Block::Call(call) => {
+                    let title = format!("called {}", block::title(&call.name, &call.arguments));
+                    self.rows.extend(block::notice(Kind::Note, &title, width));
+                }
+                Block::Opaque { .. } | Block::Result(_) => {}
+            }
+        }
+    }
+
+    /// A command has been answered.
+    pub fn answered(&mut self, text: &str, errors: &str, failed: bool) {
+        self.asked = self.asked.saturating_sub(1);
+        self.finish_answer();
+        let width = self.width;
+        for line in super::cells::clean(text.trim_end()).lines() {
+            let line = Line::styled(line, super::style::Style::PLAIN);
+            let indent = Line::styled("  ", super::style::Style::PLAIN);
+            self.rows.extend(super::cells::chop(&line, &indent, &indent, width));
+        }
+        for line in errors.lines() {
+            let kind = if failed { Kind::Error } else { Kind::Note };
+            self.rows.extend(block::notice(kind, line.trim_start_matches("kli: "), width));
+        }
+        self.rows.push(Line::default());
+    }
+
+    /// Takes what came from the terminal.
+    pub fn typed(&mut self, typed: &Typed) -> Vec<Effect> {
+        match typed {
+            Typed::Focus(_) => Vec::new(),
+            Typed::Paste(text) => {
+                self.composer.paste(text);
+                Vec::new()
+            }
+            Typed::Key(key) => self.key(*key),
+        }
+    }
+
+    fn key(&mut self, key: Key) -> Vec<Effect> {
+        let escape = self.escape.take();
+        let interrupt = self.interrupt.take();
+        let recent =
+            |at: Option<Duration>| at.is_some_and(|at| self.now.saturating_sub(at) < TWICE);
+        match (key.code, key.ctrl, key.alt) {
+            (Code::Esc, ..) => {
+                if recent(escape) {
+                    return self.interrupt();
+                }
+                self.escape = Some(self.now);
+                if self.work.is_some() {
+                    self.hint("Esc again interrupts");
+                }
+            }
+            (Code::Char('c'), true, _) => {
+                if recent(interrupt) {
+                    return vec![Effect::Quit];
+                }
+                self.interrupt = Some(self.now);
+                if self.work.is_some() {
+                    self.hint("Ctrl-C again leaves");
+                    return self.interrupt();
+                }
+                if !self.composer.is_empty() {
+                    // It can be had again from the history.
+                    self.composer.take();
+                }
+                self.hint("Ctrl-C again leaves");
+            }
+            (Code::Char('d'), true, _) if self.composer.is_empty() => return vec![Effect::Quit],
+            (Code::Char('z'), true, _) => return vec![Effect::Suspend],
+            (Code::Char('l'), true, _) => return vec![Effect::Redraw],
+            (Code::Char('o'), true, _) => self.unfold(),
+            (Code::Enter, false, false) if !key.shift => return self.enter(false),
+            (Code::Tab, ..) => return self.tab(),
+            _ => {
+                let columns = super::view::composer_columns(self.width);
+                if self.composer.key(key, columns) == Done::Ignored {
+                    return Vec::new();
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn hint(&mut self, text: &str) {
+        self.hint = Some((text.to_owned(), self.now + TWICE));
+    }
+
+    fn interrupt(&mut self) -> Vec<Effect> {
+        let Some(work) = &mut self.work else { return Vec::new() };
+        if std::mem::replace(&mut work.stopping, true) {
+            return Vec::new();
+        }
+        vec![Effect::Tell(Op::Interrupt)]
+    }
+
+    fn tab(&mut self) -> Vec<Effect> {
+        let found = command::completions(self.composer.text());
+        match found.as_slice() {
+            [] if self.work.is_some() => self.enter(true),
+            [] => Vec::new(),
+            [first, rest @ ..] => {
+                // As far as all of them agree, or the only one whole.
+                let shared = rest.iter().fold(first.name.len(), |most, other| {
+                    let same =
+                        first.name.bytes().zip(other.name.bytes()).take_while(|(a, b)| a == b);
+                    most.min(same.count())
+                });
+                let mut text = format!("/{}", first.name.get(..shared).unwrap_or_default());
+                if rest.is_empty() && !first.takes.is_empty() {
+                    text.push(' ');
+                }
+                self.composer.set(&text);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Sends what is written: now, at the next boundary, or (`later`) when the agent is done.
+    fn enter(&mut self, later: bool) -> Vec<Effect> {
+        if self.composer.text().trim().is_empty() {
+            return Vec::new();
+        }
+        match command::parse(self.composer.text()) {
+            Some(Ok((found, rest))) => {
+                self.composer.take();
+                return self.command(found, rest);
+            }
+            Some(Err(sentence)) => {
+                // It stays to be mended.
+                self.say(Kind::Error, &sentence);
+                return Vec::new();
+            }
+            None => {}
+        }
+        let text = self.composer.take();
+        if self.work.is_none() {
+            return self.send(text);
+        }
+        if later {
+            self.next.push(text);
+            return Vec::new();
+        }
+        self.steering.push(text.clone());
+        vec![Effect::Tell(Op::Steer(text))]
+    }
+
+    fn command(&mut self, found: &'static command::Command, rest: String) -> Vec<Effect> {
+        match found.by {
+            By::Interface => match found.name {
+                "quit" => return vec![Effect::Quit],
+                "compact" => return self.compact(rest),
+                "usage" => {
+                    let text = self.usage_text();
+                    self.answered(&text, "", false);
+                }
+                _ => self.answered(&command::help(), "", false),
+            },
+            By::Conversation if self.work.is_some() => {
+                let sentence = format!(
+                    "`/{}` begins another conversation; interrupt this one first (Esc Esc)",
+                    found.name
+                );
+                self.say(Kind::Error, &sentence);
+            }
+            By::Conversation => {
+                self.asked += 1;
+                return vec![Effect::Begin(found.name, rest)];
+            }
+            By::Root => {
+                self.asked += 1;
+                return vec![Effect::Ask(found.name, rest)];
+            }
+        }
+        Vec::new()
+    }
+
+    fn usage_text(&self) -> String {
+        let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } =
+            self.spent.usage;
+        let mut text = format!(
+            "input: {input_tokens} tokens\noutput: {output_tokens} tokens\nread from the cache: \
+             {cache_read_tokens} tokens\nwritten to the cache: {cache_write_tokens} tokens\n\
+             context: {} tokens",
+            self.context
+        );
+        if let Some(window) = self.window() {
+            text = format!("{text} of {window}");
+        }
+        if let Some(cost) = self.spent.cost() {
+            text = format!("{text}\ncost: {cost}");
+        }
+        text
+    }
+
+    /// Tokens that fit into the context of the model that is asked.
+    pub(super) fn window(&self) -> Option<u64> {
+        let asked = self.facts.windows.iter().find(|(name, _)| *name == self.facts.model);
+        asked.and_then(|(_, window)| *window).filter(|window| *window > 0)
+    }
+
+    /// Has the conversation made shorter: now, or at the next boundary.
+    fn compact(&mut self, focus: String) -> Vec<Effect> {
+        if self.work.is_none() {
+            self.work = Some(Work::new(self.now, "compacting the conversation", None));
+        } else {
+            self.hint("the conversation is compacted at the next boundary");
+        }
+        vec![Effect::Tell(Op::Compact { focus: Some(focus).filter(|focus| !focus.is_empty()) })]
+    }
+
+    fn send(&mut self, text: String) -> Vec<Effect> {
+        self.work = Some(Work::new(self.now, ASKING, Some(text.clone())));
+        vec![Effect::Tell(Op::Submit(text))]
+    }
+
+    fn unfold(&mut self) {
+        match self.folded.take() {
+            Some(finished) => {
+                self.finish_answer();
+                let (rows, _) = finished.rows(self.width, true);
+                self.rows.extend(rows);
+            }
+            None => self.hint("nothing is folded"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

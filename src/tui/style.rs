@@ -1,0 +1,224 @@
+//! Styled text: what the view says before any terminal is thought of, and how it becomes bytes.
+
+use std::fmt::Write as _;
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::cells::{is_doubtful, width};
+
+/// A colour of the terminal's own palette, which the person has chosen to be readable, or one that a
+/// tool asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Color {
+    /// One of the 256, of which the first 16 are the palette's.
+    Indexed(u8),
+    /// Red, green, blue.
+    Rgb(u8, u8, u8),
+}
+
+impl Color {
+    /// Palette red: what failed, what was taken away.
+    pub const RED: Self = Self::Indexed(1);
+    /// Palette green: what was added.
+    pub const GREEN: Self = Self::Indexed(2);
+    /// Palette yellow: what warns.
+    pub const YELLOW: Self = Self::Indexed(3);
+    /// Palette blue.
+    pub const BLUE: Self = Self::Indexed(4);
+    /// Palette magenta.
+    pub const MAGENTA: Self = Self::Indexed(5);
+    /// Palette cyan: what is a name.
+    pub const CYAN: Self = Self::Indexed(6);
+}
+
+/// How a text looks. Nothing is told by this alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an attribute of a terminal's cell")]
+pub struct Style {
+    /// The colour of the letters.
+    pub foreground: Option<Color>,
+    /// The colour behind them; only tools ask for one.
+    pub background: Option<Color>,
+    /// Bold.
+    pub bold: bool,
+    /// Faint.
+    pub dim: bool,
+    /// Slanted.
+    pub italic: bool,
+    /// Underlined.
+    pub underline: bool,
+    /// Letters and ground exchanged.
+    pub reverse: bool,
+    /// Struck through.
+    pub strike: bool,
+}
+
+impl Style {
+    /// A colour and nothing else.
+    pub const fn color(color: Color) -> Self {
+        Self { foreground: Some(color), ..Self::PLAIN }
+    }
+
+    /// As the terminal shows text by itself.
+    pub const PLAIN: Self = Self {
+        foreground: None,
+        background: None,
+        bold: false,
+        dim: false,
+        italic: false,
+        underline: false,
+        reverse: false,
+        strike: false,
+    };
+
+    /// Bold.
+    pub const BOLD: Self = Self { bold: true, ..Self::PLAIN };
+    /// Faint.
+    pub const DIM: Self = Self { dim: true, ..Self::PLAIN };
+
+    /// Appends what switches from the plain style to this one.
+    fn begin(self, out: &mut String, colors: bool) {
+        let flags = [
+            (self.bold, "1"),
+            (self.dim, "2"),
+            (self.italic, "3"),
+            (self.underline, "4"),
+            (self.reverse, "7"),
+            (self.strike, "9"),
+        ];
+        let mut parts: Vec<String> =
+            flags.iter().filter(|(on, _)| *on).map(|(_, code)| (*code).to_owned()).collect();
+        if colors {
+            parts.extend(self.foreground.map(|color| sgr(color, 30)));
+            parts.extend(self.background.map(|color| sgr(color, 40)));
+        }
+        if !parts.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\x1b[{}m", parts.join(";"));
+        }
+    }
+}
+
+fn sgr(color: Color, base: u16) -> String {
+    match color {
+        Color::Indexed(n @ 0..=7) => (base + u16::from(n)).to_string(),
+        Color::Indexed(n @ 8..=15) => (base + 60 + u16::from(n) - 8).to_string(),
+        Color::Indexed(n) => format!("{};5;{n}", base + 8),
+        Color::Rgb(r, g, b) => format!("{};2;{r};{g};{b}", base + 8),
+    }
+}
+
+/// A piece of text in one style. It holds no control character but the line break, and that only
+/// before it is wrapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The text.
+    pub text: String,
+    /// Its looks.
+    pub style: Style,
+}
+
+impl Span {
+    /// Returns a text in a style.
+    pub fn new(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+
+    /// Returns a text as the terminal shows it by itself.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self::new(text, Style::PLAIN)
+    }
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Its pieces, from left to right.
+    pub spans: Vec<Span>,
+}
+
+impl From<Vec<Span>> for Line {
+    fn from(spans: Vec<Span>) -> Self {
+        Self { spans }
+    }
+}
+
+impl Line {
+    /// Returns a row of one piece.
+    pub fn styled(text: impl Into<String>, style: Style) -> Self {
+        Self { spans: vec![Span::new(text, style)] }
+    }
+
+    /// Returns the text without looks.
+    pub fn text(&self) -> String {
+        self.spans.iter().map(|span| span.text.as_str()).collect()
+    }
+
+    /// Returns the width in cells.
+    pub fn width(&self) -> usize {
+        self.spans.iter().map(|span| width(&span.text)).sum()
+    }
+
+    /// Appends a piece; one like the last joins it.
+    pub fn push(&mut self, text: &str, style: Style) {
+        if text.is_empty() {
+            return;
+        }
+        match self.spans.last_mut().filter(|last| last.style == style) {
+            Some(last) => last.text.push_str(text),
+            None => self.spans.push(Span::new(text, style)),
+        }
+    }
+
+    /// Returns the row as a terminal takes it, ending in the plain style. After what terminals give
+    /// different widths the column is set, so that the rest of the row stands where it should.
+    pub fn encode(&self, colors: bool) -> String {
+        let mut out = String::new();
+        let mut column = 0_usize;
+        for span in &self.spans {
+            let is_plain = span.style == Style::PLAIN;
+            if !is_plain {
+                span.style.begin(&mut out, colors);
+            }
+            for cluster in span.text.graphemes(true) {
+                out.push_str(cluster);
+                column += width(cluster);
+                if is_doubtful(cluster) {
+                    let _ = write!(out, "\x1b[{}G", column + 1);
+                }
+            }
+            if !is_plain {
+                out.push_str("\x1b[0m");
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_ends_in_the_plain_style_and_colours_can_be_left_out() {
+        let line = Line::from(vec![
+            Span::plain("a"),
+            Span::new("b", Style { bold: true, ..Style::color(Color::RED) }),
+        ]);
+        assert_eq!(line.encode(true), "a\x1b[1;31mb\x1b[0m");
+        assert_eq!(line.encode(false), "a\x1b[1mb\x1b[0m");
+        let rgb = Line::styled("x", Style::color(Color::Rgb(1, 2, 3)));
+        assert_eq!(rgb.encode(true), "\x1b[38;2;1;2;3mx\x1b[0m");
+        assert_eq!(
+            Line::styled("x", Style::color(Color::Indexed(9))).encode(true),
+            "\x1b[91mx\x1b[0m"
+        );
+    }
+
+    #[test]
+    fn the_column_is_set_after_what_terminals_disagree_about() {
+        assert_eq!(Line::styled("漢x", Style::PLAIN).encode(true), "漢x");
+        assert_eq!(Line::styled("👩‍👩‍👧x", Style::PLAIN).encode(true), "👩‍👩‍👧\x1b[3Gx");
+        assert_eq!(Line::styled("⚠\u{fe0f}x", Style::PLAIN).encode(true), "⚠\u{fe0f}\x1b[3Gx");
+    }
+}
