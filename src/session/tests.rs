@@ -78,7 +78,7 @@ fn notices(opened: &Opened) -> Vec<String> {
 }
 
 fn message_line(text: &str) -> Vec<u8> {
-    Entry::Message(&Message::user(text)).line("2026-11-29T17:44:23.000Z", 0).unwrap()
+    Entry::Message(&Message::user(text)).line("2026-11-29T17:44:23.000Z", 0, None).unwrap()
 }
 
 #[test]
