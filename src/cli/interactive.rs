@@ -409,7 +409,9 @@ impl Root for House<'_> {
                 Some(store.fork(workspace, &found).map_err(|error| error.to_string())?.id)
             }
             "resume" => {
-                let found = kept("go on with")?.find(workspace, what).map_err(|e| e.to_string())?;
+                let found = kept("go on with")?
+                    .find_anywhere(workspace, what)
+                    .map_err(|e| e.to_string())?;
                 if now == Some(found.id.as_str()) {
                     return Err(format!("`{}` is the session that goes on now", found.id));
                 }

@@ -162,7 +162,8 @@ impl Store {
                 // One that cannot be read fits nothing; a list says so.
                 let Ok(overview) = self.overview(&found) else { continue };
                 let said = [overview.name, overview.prompt].into_iter().flatten();
-                if let Some(said) = said.into_iter().find(|it| it.to_lowercase().contains(&wanted)) {
+                if let Some(said) = said.into_iter().find(|it| it.to_lowercase().contains(&wanted))
+                {
                     fitting.push((found, said));
                 }
             }

@@ -205,7 +205,9 @@ mod tests {
         let it = history(&state);
         it.add("before").unwrap();
         let mut bytes = fs::read(it.path()).unwrap();
-        bytes.extend_from_slice(b"{\"text\": 5}\nno json\n\0\0\0\xff\n{\"text\":\"\\u001b[2J\"}\n{\"te");
+        bytes.extend_from_slice(
+            b"{\"text\": 5}\nno json\n\0\0\0\xff\n{\"text\":\"\\u001b[2J\"}\n{\"te",
+        );
         fs::write(it.path(), bytes).unwrap();
         // The torn line does not swallow the next one.
         it.add("after").unwrap();

@@ -152,7 +152,8 @@ impl Store {
             Err(_) => source,
         };
         let again = source.try_clone();
-        let Contents { messages, usage, unreadable, summary, name: called } = read(source, &found.path)?;
+        let Contents { messages, usage, unreadable, summary, name: called } =
+            read(source, &found.path)?;
         // The tail that another process is just writing is not damaged.
         let busy = matches!(claim, Err(Barrier::InUse | Barrier::Elsewhere));
         if summary.damaged_lines > 0 && (summary.inside || !busy) {

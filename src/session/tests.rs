@@ -17,6 +17,7 @@ use crate::message::{Arguments, Block, Message, Role, ToolCall, ToolResult, Usag
 mod damage;
 mod large;
 mod mutation;
+mod names;
 
 const WS: &str = "/ws";
 

@@ -77,7 +77,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ("Ctrl-L", "draw anew"),
     ("Up, Down, Ctrl-P, Ctrl-N", "earlier prompts that begin so; Up takes back what waits"),
     ("Ctrl-A, Ctrl-E, Alt-B, Alt-F", "start and end of the line, by words"),
-    ("Ctrl-W, Ctrl-U, Ctrl-K, Ctrl-Y", "delete a word, to the start, to the end; put back (Alt-Y: earlier)"),
+    (
+        "Ctrl-W, Ctrl-U, Ctrl-K, Ctrl-Y",
+        "delete a word, to the start, to the end; put back (Alt-Y: earlier)",
+    ),
 ];
 
 /// Reads a prompt that begins with a slash; `None` when it is no command but a path or the like.
@@ -139,7 +142,7 @@ mod tests {
     fn an_unknown_command_is_answered_with_the_nearest() {
         let error = |text| parse(text).unwrap().unwrap_err();
         assert_eq!(error("/hlep"), "there is no command `/hlep`; did you mean `/help`?");
-        assert_eq!(error("/nope"), "there is no command `/nope`; `/help` lists them");
+        assert_eq!(error("/zzzz"), "there is no command `/zzzz`; `/help` lists them");
         assert_eq!(error("/quit now"), "`/quit` takes nothing, and `now` follows it");
         assert!(parse("/etc/hosts is what").is_none() && parse("hello").is_none());
         let (found, rest) = parse("/resume  abc ").unwrap().unwrap();

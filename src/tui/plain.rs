@@ -16,8 +16,8 @@ use crate::agent::{Event, Op};
 
 use super::{
     block,
-    found::Found,
     edge::{Answer, Conversation, End, Look, Root, read, size},
+    found::Found,
     guard::write_all,
     key::{Key, Typed},
     state::{Effect, State},

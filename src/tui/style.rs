@@ -139,9 +139,10 @@ impl Link {
     /// Appends what begins it (OSC 8). Pieces with one `id` are one link, also over several rows.
     fn begin(&self, out: &mut String) {
         // FNV-1a, 32 bits: it only has to be the same for the same address.
-        let id = self.0.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
+        let id = self
+            .0
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         let _ = write!(out, "\x1b]8;id={id:08x};{}\x1b\\", self.0);
     }
 }
@@ -274,8 +275,15 @@ mod tests {
         assert_eq!(line.text(), "docs x");
         assert!(Link::new("file:///etc/hosts").is_some() && Link::new("HTTP://x").is_some());
         for none in [
-            "javascript:alert(1)", "ssh://x", "x", "mailto:a@b", "https://a b", "https://a\u{1b}\\",
-            "https://a\u{7}", "https://é", "",
+            "javascript:alert(1)",
+            "ssh://x",
+            "x",
+            "mailto:a@b",
+            "https://a b",
+            "https://a\u{1b}\\",
+            "https://a\u{7}",
+            "https://é",
+            "",
         ] {
             assert_eq!(Link::new(none), None, "{none:?}");
         }

@@ -60,7 +60,11 @@ fn it_gets_the_text_and_the_terminal_and_gives_both_back() {
     assert_eq!(file("seen"), "draft 漢");
     assert_eq!(file("first"), "--wait\n");
     assert_eq!(file("mode"), "600 1\n");
-    assert!(file("modes").contains(" echo ") && file("modes").contains(" icanon"), "{}", file("modes"));
+    assert!(
+        file("modes").contains(" echo ") && file("modes").contains(" icanon"),
+        "{}",
+        file("modes")
+    );
     assert_eq!(left(&env), 0);
     tty.press("\r");
     tty.sees("Heard.");
@@ -73,7 +77,10 @@ fn it_gets_the_text_and_the_terminal_and_gives_both_back() {
 fn one_that_fails_or_is_not_there_leaves_the_text() {
     let env = Env::new();
     replay(&env, &answer("x"));
-    let path = script(&env.home(), "stty raw -echo; printf '\\033[?1049h'; echo changed > \"$file\"; exit 3");
+    let path = script(
+        &env.home(),
+        "stty raw -echo; printf '\\033[?1049h'; echo changed > \"$file\"; exit 3",
+    );
     for (editor, said) in [
         (format!("'{}'", path.display()), "ended with exit code 3; nothing has changed"),
         ("/no/such/editor".to_owned(), "set `VISUAL` or `EDITOR`"),
@@ -123,7 +130,8 @@ fn the_agent_works_on_meanwhile_and_is_seen_afterwards() {
 fn ctrl_z_stops_both_and_fg_goes_on_with_the_editor() {
     let env = Env::new();
     replay(&env, &answer("x"));
-    let path = script(&env.home(), "echo EDITOR HAS IT; read -r line; echo \"got $line\" > \"$file\"");
+    let path =
+        script(&env.home(), "echo EDITOR HAS IT; read -r line; echo \"got $line\" > \"$file\"");
     let env = env.var("VISUAL", &format!("'{}'", path.display()));
     let mut tty = Tty::shell(&env);
     tty.press("kli\r");

@@ -164,7 +164,9 @@ fn what_was_said_is_there_the_next_time() {
     assert!(kept.contains("fix the parser") && !kept.contains("secret"), "{kept}");
 
     // A forged file drives no terminal, and a broken line costs that line.
-    kept.push_str("{\"text\":\"forged \\u001b]0;pwned\\u0007\\u001b[2J end\"}\nbroken\n{\"text\": 1}\n");
+    kept.push_str(
+        "{\"text\":\"forged \\u001b]0;pwned\\u0007\\u001b[2J end\"}\nbroken\n{\"text\": 1}\n",
+    );
     fs::write(&file, kept).unwrap();
     let mut tty = Tty::kli(&env, &["--no-session"]);
     tty.sees("say what to do");
@@ -249,7 +251,10 @@ fn a_link_can_be_opened_and_shows_where_it_leads() {
         assert_eq!(tty.ends(), Some(0));
         let bytes = String::from_utf8_lossy(&tty.bytes).into_owned();
         assert_eq!(bytes.contains("\x1b]8;id="), linked);
-        assert_eq!(bytes.contains(";https://example.org/a\x1b\\docs"), linked || bytes.contains("docs\x1b]8;;"));
+        assert_eq!(
+            bytes.contains(";https://example.org/a\x1b\\docs"),
+            linked || bytes.contains("docs\x1b]8;;")
+        );
         assert!(!bytes.contains(";javascript:"));
     }
 }

@@ -57,12 +57,14 @@ pub(super) fn look_for_files(
     subject: Arc<Subject>,
     answers: UnboundedSender<Answer>,
 ) {
-    let look = move || {
-        let files = mentionable(&workspace, &subject, WALK, FILES);
+    let tell = |answers: &UnboundedSender<Answer>, files| {
         drop(answers.send(Answer { found: Some(Found::Files(files)), ..Answer::default() }));
     };
-    // Without a thread nothing is offered.
-    drop(thread::Builder::new().name("kli-files".to_owned()).spawn(look));
+    let out = answers.clone();
+    let look = move || tell(&out, mentionable(&workspace, &subject, WALK, FILES));
+    if thread::Builder::new().name("kli-files".to_owned()).spawn(look).is_err() {
+        tell(&answers, Files::default());
+    }
 }
 
 fn mentionable(workspace: &Path, subject: &Subject, most: Duration, count: usize) -> Files {
@@ -134,9 +136,9 @@ pub(super) fn edit(
     text: &str,
     terminal: &OwnedFd,
 ) -> Result<Editing, String> {
-    let state = paths.map(Paths::state).ok_or(
-        "no home directory is known, so there is no place for a file to edit; set HOME",
-    )?;
+    let state = paths
+        .map(Paths::state)
+        .ok_or("no home directory is known, so there is no place for a file to edit; set HOME")?;
     let name = editor::choose(|name| environment.var_os(name).map(ToOwned::to_owned))?;
     let (changes, seen) = mpsc::unbounded_channel();
     let shown = name.to_string_lossy().into_owned();
@@ -250,8 +252,7 @@ fn choices(title: &str, items: Vec<Item>, first: usize, none: &str) -> Answer {
     if items.is_empty() {
         return Answer { errors: none.to_owned(), failed: true, ..Answer::default() };
     }
-    let choices =
-        Choices { title: title.to_owned(), items, first, then: Then::Command("resume") };
+    let choices = Choices { title: title.to_owned(), items, first, then: Then::Command("resume") };
     Answer { found: Some(Found::Choices(choices)), ..Answer::default() }
 }
 
@@ -293,10 +294,8 @@ fn branches<'a>(listed: &'a [Listed], now: &str) -> Vec<(String, &'a Listed)> {
     while let Some((own, below, id)) = waiting.pop() {
         let Some(found) = by_id.get(id).filter(|_| seen.insert(id)) else { continue };
         rows.push((own, *found));
-        let mut children: Vec<&Listed> = listed
-            .iter()
-            .filter(|other| other.overview.parent.as_deref() == Some(id))
-            .collect();
+        let mut children: Vec<&Listed> =
+            listed.iter().filter(|other| other.overview.parent.as_deref() == Some(id)).collect();
         children.sort_by_key(|child| (child.overview.started, child.session.id.clone()));
         // The last is on top of the stack first.
         for (number, child) in children.iter().rev().enumerate() {

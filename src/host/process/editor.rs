@@ -73,9 +73,10 @@ pub struct Editor {
 /// # Errors
 /// A sentence when there is none.
 pub fn choose(var: impl Fn(&str) -> Option<OsString>) -> Result<OsString, String> {
-    let said = ["VISUAL", "EDITOR"].into_iter().filter_map(&var).find(|value| {
-        !value.as_encoded_bytes().iter().all(u8::is_ascii_whitespace)
-    });
+    let said = ["VISUAL", "EDITOR"]
+        .into_iter()
+        .filter_map(&var)
+        .find(|value| !value.as_encoded_bytes().iter().all(u8::is_ascii_whitespace));
     if let Some(said) = said {
         return Ok(said);
     }
@@ -147,7 +148,10 @@ pub fn start(
 fn command(editor: &OsStr, file: &Path) -> Command {
     if editor.as_encoded_bytes().iter().any(|byte| FOR_A_SHELL.contains(byte)) {
         // As git does: the value is split by the shell, the file is an argument of its own.
-        let mut line = editor.to_owned();
+        // One command takes the shell's place, so that a signal reaches the editor itself.
+        let is_one = !editor.as_encoded_bytes().iter().any(|byte| b"|&;<>()`\n=#".contains(byte));
+        let mut line = OsString::from(if is_one { "exec " } else { "" });
+        line.push(editor);
         line.push(" \"$@\"");
         let mut command = Command::new("sh");
         command.arg("-c").arg(line).arg(editor).arg(file);
@@ -275,7 +279,11 @@ mod tests {
             format!("'{}' --wait", path.display()).into()
         }
 
-        fn edit(&self, editor: &OsStr, text: &str) -> (Result<Editor, HostError>, mpsc::Receiver<Became>) {
+        fn edit(
+            &self,
+            editor: &OsStr,
+            text: &str,
+        ) -> (Result<Editor, HostError>, mpsc::Receiver<Became>) {
             let state = self.place.path().join("state");
             let (tell, told) = mpsc::channel();
             let started = start(
@@ -308,7 +316,8 @@ mod tests {
         assert_eq!(told.recv_timeout(SOON), Ok(Became::Text("new\ntext".to_owned())));
         assert_eq!(world.left(), 0);
         drop(running);
-        let seen = |end: &str| fs::read_to_string(world.place.path().join(format!("an editor.{end}")));
+        let seen =
+            |end: &str| fs::read_to_string(world.place.path().join(format!("an editor.{end}")));
         assert_eq!(seen("seen").unwrap(), "old");
         assert_eq!(seen("mode").unwrap(), "600\n");
     }
@@ -364,9 +373,14 @@ mod tests {
     #[test]
     fn dropping_it_ends_it_and_removes_its_file() {
         let world = World::new();
-        let editor = world.script("trap '' TERM; while :; do sleep 0.05; done");
+        let editor = world.script("trap '' TERM; touch \"$0.up\"; while :; do sleep 0.05; done");
         let (started, told) = world.edit(&editor, "old");
         let running = started.unwrap();
+        let start = std::time::Instant::now();
+        while !world.place.path().join("an editor.up").exists() {
+            assert!(start.elapsed() < SOON, "it does not start");
+            thread::sleep(Duration::from_millis(5));
+        }
         assert_eq!(world.left(), 1, "control");
         drop(running);
         assert_eq!(told.recv_timeout(SOON), Ok(Became::Killed(9)));

@@ -132,6 +132,6 @@ fn the_keys_move_through_the_offers() {
 
 #[test]
 fn names_that_a_mention_cannot_say_are_left_out() {
-    let mut it = known(&["a\"b", "c\nd", "e\u{1b}[2J", "f\u{202e}", "g\th", "", "fine"]);
+    let mut it = known(&["a \"b", "c\nd", "e\u{1b}[2J", "f\u{202e}", "g\th", "", "fine"]);
     assert_eq!(offered(&mut it, "@|"), ["fine"]);
 }

@@ -98,10 +98,7 @@ fn as_text_it_says_how_to_choose() {
     let items = vec![item("abc", "Fix it", "2 KiB"), item("def", "\u{1b}[2JTest", "")];
     let title = "Sessions".to_owned();
     let choices = Choices { title, items, first: 0, then: Then::Command("resume") };
-    assert_eq!(
-        choices.as_text(),
-        "Sessions\n/resume abc: Fix it  2 KiB\n/resume def: Test"
-    );
+    assert_eq!(choices.as_text(), "Sessions\n/resume abc: Fix it  2 KiB\n/resume def: Test");
 }
 
 proptest::proptest! {

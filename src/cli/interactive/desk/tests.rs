@@ -24,8 +24,14 @@ fn files_that_can_be_mentioned_are_those_of_the_workspace_that_nothing_ignores()
         fs::create_dir_all(root.join(directory)).unwrap();
     }
     for file in [
-        "work/src/a.rs", "work/target/x", "work/.hidden", "work/my notes", "work/a\"b", "work/.git/c",
-        "work/a\nb", "out/secret",
+        "work/src/a.rs",
+        "work/target/x",
+        "work/.hidden",
+        "work/my notes",
+        "work/a \"b\"",
+        "work/.git/c",
+        "work/a\nb",
+        "out/secret",
     ] {
         fs::write(root.join(file), "").unwrap();
     }

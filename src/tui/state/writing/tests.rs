@@ -186,7 +186,10 @@ fn the_history_is_searched_and_kept_but_for_what_begins_with_a_blank() {
     assert_eq!(it.take_said(), Vec::<String>::new());
     ctrl(&mut it, 'r');
     types(&mut it, "pars");
-    assert_eq!(shown(&it)[1..4], ["search: pars", "▸ fix the parser", "  Enter chooses · Esc leaves · typing searches"]);
+    let rows = shown(&it);
+    let at = rows.iter().position(|row| row == "search: pars").unwrap();
+    assert_eq!(rows[at + 1], "▸ fix the parser", "{rows:#?}");
+    assert!(rows[at + 2].starts_with("  Enter chooses"), "{rows:#?}");
     assert_eq!(press(&mut it, Code::Enter), []);
     assert_eq!(it.composer.text(), "fix the parser");
     // Where nothing was said there is nothing to search.
