@@ -59,8 +59,8 @@ impl Models {
 }
 
 /// What stays the same over all conversations of one process.
-pub(crate) struct Assembly<'a> {
-    setup: &'a Setup,
+pub(crate) struct Assembly {
+    setup: Arc<Setup>,
     models: Models,
     redactor: Redactor,
     subject: Arc<Subject>,
@@ -79,14 +79,14 @@ pub(crate) struct Ready {
     pub(crate) notices: Vec<String>,
 }
 
-impl<'a> Assembly<'a> {
+impl Assembly {
     /// Looks at what confines the process, and which tools it offers. While eval is among them,
     /// standard output is out of everybody's reach but that of [`terminal`].
     ///
     /// # Errors
     /// When standard output cannot be kept apart.
     pub(crate) fn new(
-        setup: &'a Setup,
+        setup: &Arc<Setup>,
         models: Models,
         redactor: Redactor,
     ) -> Result<Self, CliError> {
@@ -105,7 +105,7 @@ impl<'a> Assembly<'a> {
             })?;
         }
         Ok(Self {
-            setup,
+            setup: Arc::clone(setup),
             models,
             redactor,
             subject,
@@ -125,6 +125,16 @@ impl<'a> Assembly<'a> {
         self.models.fallbacks.iter().map(|model| &**model)
     }
 
+    /// Returns what people should know about the models.
+    pub(crate) fn model_notices(&self) -> impl Iterator<Item = &String> {
+        self.models.chosen.notices().iter().chain(&self.models.left_out)
+    }
+
+    /// Returns what takes secrets out of what is said.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     pub(crate) fn subject(&self) -> &Subject {
         &self.subject
     }
@@ -140,7 +150,7 @@ impl<'a> Assembly<'a> {
 
     /// Returns what people should know that holds for all conversations.
     pub(crate) fn notices(&self) -> impl Iterator<Item = &String> {
-        let (setup, models) = (self.setup, &self.models);
+        let (setup, models) = (&self.setup, &self.models);
         setup.warnings.iter().chain(models.chosen.notices()).chain(&models.left_out)
     }
 
@@ -155,7 +165,7 @@ impl<'a> Assembly<'a> {
         opened: Option<Started>,
         backlog: Arc<Backlog>,
     ) -> Result<Ready, CliError> {
-        let setup = self.setup;
+        let setup = &*self.setup;
         let (instructions, surroundings, mut notices) =
             Instructions::read(run, setup, &self.subject, self.confinement)?;
         let system = instructions.for_tools(&self.offered);

@@ -70,7 +70,8 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Resu
     let backlog = Arc::new(Backlog::default());
     let mut front = front(run, log, &backlog)
         .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
-    let code = setup.and_then(|setup| begin(run, handed, started, &setup, &mut front, backlog));
+    let code =
+        setup.and_then(|setup| begin(run, handed, started, &Arc::new(setup), &mut front, backlog));
     if let Err(error) = &code {
         front.log_result(&print::not_started(error.exit, error.fault.clone()));
     }
@@ -81,7 +82,7 @@ fn begin(
     run: &RunArguments,
     handed: &Handed,
     started: Instant,
-    setup: &Setup,
+    setup: &Arc<Setup>,
     front: &mut Front,
     backlog: Arc<Backlog>,
 ) -> Result<u8, CliError> {
@@ -99,7 +100,7 @@ fn begin(
 fn run_in(
     runtime: &Runtime,
     run: &RunArguments,
-    setup: &Setup,
+    setup: &Arc<Setup>,
     handed: &Handed,
     started: Instant,
     front: &mut Front,

@@ -22,10 +22,13 @@ use crate::{
     session::Store,
     tool::{Context, inspect::Told},
     tui::{
-        self, Answer, Conversation, Look, Root,
+        self, Answer, Change, Conversation, Look, Root,
         state::{Facts, Level},
     },
 };
+
+mod choices;
+mod switch;
 
 use super::{
     args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
@@ -34,11 +37,12 @@ use super::{
     credentials::Keys,
     doctor,
     error::CliError,
-    journal::Wish,
-    models, print_authority,
+    journal::{self, Wish},
+    models,
     provider::{chosen_effort, model_name},
     sessions,
     setup::Setup,
+    show_authority,
     signals::Signals,
     terminal,
 };
@@ -59,7 +63,7 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         .hint("run a prompt with `kli -p \"…\"`"));
     }
     let run = RunArguments { interactive: true, ..run.clone() };
-    let setup = Setup::read(&run)?;
+    let setup = Arc::new(Setup::read(&run)?);
     // No thread has started yet, and none may have.
     host::environment::wipe(&setup.settings.secret_variables());
     setup.check_start()?;
@@ -72,18 +76,18 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         let (asks, commands) = blocking::channel();
         let (setup, run) = (&setup, &run);
         let out = answers.clone();
-        scope.spawn(move || answer_all(&commands, &out, setup, run, handed));
+        scope.spawn(move || answer_all(&commands, &out, setup, handed));
         let assembly = match assemble(setup, handed, &runtime)? {
             Ok(assembly) => assembly,
             Err(code) => return Ok(tui::End { code, session: None }),
         };
-        let context = None;
-        let mut house = House { run, setup, assembly, context, asks, answers };
+        let mut house = House::new(run, setup, assembly, asks, answers);
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
         let look = Look {
-            colors: setup.environment.var(names::NO_COLOR).is_none(),
+            paint: choices::paint(setup),
+            keys: setup.settings.keymap(),
             prompt: run.prompt.clone(),
         };
         let dumb = setup.environment.var(names::TERM).is_none_or(|term| term == "dumb");
@@ -111,11 +115,11 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
 }
 
 /// Opens the models and looks around; the inner error is the exit code of a signal that came first.
-fn assemble<'a>(
-    setup: &'a Setup,
+fn assemble(
+    setup: &Arc<Setup>,
     handed: &Handed,
     runtime: &Runtime,
-) -> Result<Result<Assembly<'a>, u8>, CliError> {
+) -> Result<Result<Assembly, u8>, CliError> {
     let mut signals = {
         let _inside = runtime.enter();
         Signals::listen()
@@ -133,6 +137,10 @@ fn assemble<'a>(
 struct Asked {
     name: &'static str,
     session: Option<String>,
+    run: RunArguments,
+    setup: Arc<Setup>,
+    /// Where to put the models of a setup that is to take the place of the one there is.
+    models: Option<switch::Slot>,
 }
 
 /// Answers commands until nobody asks any more.
@@ -140,11 +148,10 @@ fn answer_all(
     commands: &blocking::Receiver<Asked>,
     answers: &UnboundedSender<Answer>,
     setup: &Setup,
-    run: &RunArguments,
     handed: &Handed,
 ) {
     for asked in commands {
-        let command = || setup.environment.within(|| answer(&asked, run, handed));
+        let command = || setup.environment.within(|| answer(&asked, handed));
         let (result, text, mut errors) =
             terminal::captured(|| catch_unwind(AssertUnwindSafe(command)));
         let failed = match result {
@@ -158,14 +165,18 @@ fn answer_all(
                 true
             }
         };
-        drop(answers.send(Answer { text, errors, failed }));
+        let change = (asked.models.is_some() && !failed).then_some(Change::GoOn);
+        drop(answers.send(Answer { text, errors, failed, change }));
     }
 }
 
-fn answer(asked: &Asked, run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
+fn answer(asked: &Asked, handed: &Handed) -> Result<u8, CliError> {
+    if let Some(slot) = &asked.models {
+        return switch::open(&asked.setup, slot, handed);
+    }
     match asked.name {
-        "authority" => print_authority(run),
-        "model" => models::run(run, false, handed),
+        "authority" => show_authority(&asked.run, &asked.setup),
+        "model" => models::show(&asked.setup, false, handed),
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
@@ -185,15 +196,30 @@ fn no_session(what: &str) -> CliError {
 /// What stays the same from one conversation to the next.
 struct House<'a> {
     run: &'a RunArguments,
-    setup: &'a Setup,
-    assembly: Assembly<'a>,
+    setup: Arc<Setup>,
+    assembly: Assembly,
+    /// The session that is written, with the conversation so far.
+    kept: switch::Kept,
+    /// What is to take the place of the setup once its models are there.
+    wanted: Option<switch::Wanted>,
     /// The context of the conversation that goes on: what the model may ask about itself.
     context: Option<Arc<Context>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
 }
 
-impl House<'_> {
+impl<'a> House<'a> {
+    fn new(
+        run: &'a RunArguments,
+        setup: &Arc<Setup>,
+        assembly: Assembly,
+        asks: blocking::Sender<Asked>,
+        answers: UnboundedSender<Answer>,
+    ) -> Self {
+        let (kept, setup) = (switch::Kept::default(), Arc::clone(setup));
+        Self { run, setup, assembly, kept, wanted: None, context: None, asks, answers }
+    }
+
     /// Begins the conversation that the command line asks for.
     fn first(&mut self) -> Result<Conversation, CliError> {
         let mut talk = self.converse(self.run)?;
@@ -210,11 +236,28 @@ impl House<'_> {
 
     /// Begins a conversation on the session that these arguments ask for.
     fn converse(&mut self, run: &RunArguments) -> Result<Conversation, CliError> {
-        let (setup, assembly) = (self.setup, &self.assembly);
+        let mut begun = journal::open(&Wish::new(run, &self.setup))?;
+        let notices = std::mem::take(&mut begun.notices);
+        self.kept = switch::Kept::of(begun);
+        let mut talk = self.talk(run, None)?;
+        talk.notices.splice(0..0, notices);
+        Ok(talk)
+    }
+
+    /// Begins a conversation where the one that is kept has come to, with the memory of its tools.
+    fn talk(
+        &mut self,
+        run: &RunArguments,
+        before: Option<&Context>,
+    ) -> Result<Conversation, CliError> {
+        let (setup, assembly) = (&self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
-        let Ready { parts, session, notices } =
-            assembly.converse(run, wish, None, Arc::clone(&backlog))?;
+        let Ready { mut parts, session, notices } =
+            assembly.converse(run, wish, Some(self.kept.started()), Arc::clone(&backlog))?;
+        if let (Some(before), Some(context)) = (before, Arc::get_mut(&mut parts.context)) {
+            context.state = before.state.heir();
+        }
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
         let (confined, level) = self.confined();
@@ -249,7 +292,8 @@ impl House<'_> {
             tokio::join!(agent.run(inbox, outbox), pass_on);
         };
         let agent = Box::pin(agent);
-        Ok(Conversation { facts, history, notices, ops, events, agent, backlog })
+        let said = String::new();
+        Ok(Conversation { facts, history, notices, said, ops, events, agent, backlog })
     }
 
     /// Returns the confinement in a few words: `jail: net on · 3 hidden · ~/src/x`.
@@ -292,6 +336,16 @@ impl House<'_> {
         }
     }
 
+    /// Has something looked up, or models opened, while keys are seen.
+    fn look(&self, name: &'static str, session: Option<String>, models: Option<switch::Wanted>) {
+        let (setup, slot) = match models {
+            Some(wanted) => (wanted.setup, Some(wanted.models)),
+            None => (Arc::clone(&self.setup), None),
+        };
+        let run = self.run.clone();
+        drop(self.asks.send(Asked { name, session, run, setup, models: slot }));
+    }
+
     fn told(&self) -> Option<&Told> {
         self.context.as_ref().and_then(|context| context.state.told.get())
     }
@@ -327,6 +381,9 @@ impl House<'_> {
 
 impl Root for House<'_> {
     fn begin(&mut self, how: &str, what: &str, now: Option<&str>) -> Result<Conversation, String> {
+        if how == tui::SWITCH {
+            return self.go_on();
+        }
         let fresh =
             RunArguments { continue_latest: false, resume: None, prompt: None, ..self.run.clone() };
         let sentence = |error: &CliError| error.lines().join("\n");
@@ -361,12 +418,15 @@ impl Root for House<'_> {
         self.converse(&RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))
     }
 
-    fn ask(&mut self, name: &'static str, _rest: String, session: Option<String>) {
-        match self.known(name) {
-            Some(text) => {
-                drop(self.answers.send(Answer { text, ..Answer::default() }));
-            }
-            None => drop(self.asks.send(Asked { name, session })),
-        }
+    fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
+        let answer = match self.choose(name, &rest) {
+            choices::Chosen::Answer(answer) => answer,
+            choices::Chosen::Wanted => return,
+            choices::Chosen::Nothing => match self.known(name) {
+                Some(text) => Answer { text, ..Answer::default() },
+                None => return self.look(name, session, None),
+            },
+        };
+        drop(self.answers.send(answer));
     }
 }

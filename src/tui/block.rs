@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::message::Arguments;
+use crate::{display::Role, message::Arguments};
 
 use super::{
     cells::{chop, clean, clean_row, clean_tool, cut, wrap},
-    style::{Color, Line, Span, Style},
+    style::{Line, Span, Style},
 };
 
 /// Rows of a result that are shown before it is folded.
@@ -24,7 +24,7 @@ const PROMPT: (usize, usize) = (12, 4000);
 /// Returns a prompt as it stands in the transcript: of a long one the beginning. The session has it
 /// whole.
 pub fn prompt(text: &str, width: usize) -> Vec<Line> {
-    let bold = Style { bold: true, ..Style::color(Color::CYAN) };
+    let bold = Style::role(Role::Prompt);
     let mut rows = vec![Line::default()];
     let start: Vec<&str> = text.lines().take(PROMPT.0).collect();
     let start = start.join("\n");
@@ -46,8 +46,8 @@ pub fn prompt(text: &str, width: usize) -> Vec<Line> {
 pub fn notice(kind: Kind, text: &str, width: usize) -> Vec<Line> {
     let (mark, style) = match kind {
         Kind::Note => ("· ", Style::DIM),
-        Kind::Warning => ("! ", Style::color(Color::YELLOW)),
-        Kind::Error => ("error: ", Style::color(Color::RED)),
+        Kind::Warning => ("! ", Style::role(Role::Warning)),
+        Kind::Error => ("error: ", Style::role(Role::Error)),
     };
     let rest = Line::styled(" ".repeat(mark.chars().count()), Style::PLAIN);
     wrap(&[Span::new(clean(text), style)], &Line::styled(mark, style), &rest, width)
@@ -101,13 +101,13 @@ impl Finished {
     pub fn rows(&self, width: usize, whole: bool) -> (Vec<Line>, bool) {
         let mut head = Line::default();
         if self.is_error {
-            head.push("✗ ", Style { bold: true, ..Style::color(Color::RED) });
+            head.push("✗ ", Style { bold: true, ..Style::role(Role::Error) });
         } else {
-            head.push("✓ ", Style::color(Color::GREEN));
+            head.push("✓ ", Style::role(Role::Success));
         }
         head.push(&self.title, Style::BOLD);
         if self.is_error {
-            head.push(&self.failure(), Style::color(Color::RED));
+            head.push(&self.failure(), Style::role(Role::Error));
         }
         let mut rows = if whole {
             wrap(&head.spans, &Line::default(), &Line::styled("  ", Style::PLAIN), width)
@@ -193,8 +193,8 @@ impl Finished {
                     rows.push(line);
                 }
             };
-            side("old", "old_line", "-", Style::color(Color::RED));
-            side("new", "new_line", "+", Style::color(Color::GREEN));
+            side("old", "old_line", "-", Style::role(Role::Removed));
+            side("new", "new_line", "+", Style::role(Role::Added));
         }
         Some(rows)
     }
@@ -250,7 +250,10 @@ mod tests {
             shown[1..6],
             ["      3 - a", "      4 - b", "      3 + c", "  ⋯", "      8 + x"]
         );
-        assert_eq!(rows[3].spans.last().unwrap().style.foreground, Some(Color::GREEN));
+        assert_eq!(
+            rows[3].spans.last().unwrap().style.foreground,
+            Some(crate::display::Color::GREEN)
+        );
     }
 
     #[test]

@@ -111,8 +111,7 @@ pub async fn run_plain(
                 Vec::new()
             }
             Some(answer) = answers.recv() => {
-                plain.state.answered(&answer.text, &answer.errors, answer.failed);
-                Vec::new()
+                plain.state.answer(answer)
             }
         };
         if plain.perform(effects)? {
@@ -172,7 +171,7 @@ impl Plain<'_> {
                 Effect::Begin(how, what) => match self.root.begin(how, &what, self.state.session())
                 {
                     Ok(talk) => {
-                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.enter_talk(how, &talk);
                         self.talk = talk;
                         self.agent_is_there = true;
                     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::{
     agent::Op,
+    display::Keymap,
     message::{Block, Message, Money, Role, Usage},
 };
 
@@ -142,6 +143,8 @@ impl Spent {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(super) composer: Composer,
+    /// What keys do.
+    pub(super) keys: Keymap,
     pub(super) facts: Facts,
     pub(super) width: usize,
     pub(super) height: usize,
@@ -171,6 +174,7 @@ impl State {
     pub fn new(facts: Facts, width: usize, height: usize) -> Self {
         Self {
             composer: Composer::default(),
+            keys: Keymap::default(),
             facts,
             width: width.max(1),
             height: height.max(1),
@@ -333,7 +337,10 @@ impl State {
                 self.composer.paste(text);
                 Vec::new()
             }
-            Typed::Key(key) => self.key(*key),
+            Typed::Key(key) => match self.keys.meaning(*key) {
+                Some(key) => self.key(key),
+                None => Vec::new(),
+            },
         }
     }
 
@@ -455,7 +462,7 @@ impl State {
                     let text = self.usage_text();
                     self.answered(&text, "", false);
                 }
-                _ => self.answered(&command::help(), "", false),
+                _ => self.answered(&command::help(&self.keys), "", false),
             },
             By::Conversation if self.work.is_some() => {
                 let sentence = format!(
@@ -468,7 +475,10 @@ impl State {
                 self.asked += 1;
                 return vec![Effect::Begin(found.name, rest)];
             }
-            By::Root => {
+            By::Switch if self.work.is_some() && !rest.is_empty() => {
+                self.say(Kind::Error, &super::change::busy(found.name));
+            }
+            By::Root | By::Switch => {
                 self.asked += 1;
                 return vec![Effect::Ask(found.name, rest)];
             }
