@@ -145,17 +145,7 @@ fn run_in(
     };
     let assembly = Assembly::new(setup, models, redactor)?;
     let Ready { parts, session, notices } = assembly.converse(run, wish, resumed, backlog)?;
-    front.line(&Line::Init {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        session: session.clone(),
-        model: assembly.model().name().to_owned(),
-        profile: setup.profile().to_owned(),
-        tools: assembly.offered().iter().map(|name| (*name).to_owned()).collect(),
-        authority: authority(&Report::new(assembly.subject(), assembly.confinement())),
-        confinement: assembly.confinement().label(),
-        workspace: setup.workspace.display().to_string(),
-    });
+    front.line(&init(setup, &assembly, session.clone()));
     for notice in assembly.notices().chain(&notices) {
         front.notice(notice);
     }
@@ -201,6 +191,21 @@ async fn deliver(front: &Front, signals: &mut Signals, summary: &Summary) -> u8 
     }
 }
 
+/// Returns the first line of a run.
+pub(crate) fn init(setup: &Setup, assembly: &Assembly, session: Option<String>) -> Line {
+    Line::Init {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        session,
+        model: assembly.model().name().to_owned(),
+        profile: setup.profile().to_owned(),
+        tools: assembly.offered().iter().map(|name| (*name).to_owned()).collect(),
+        authority: authority(&Report::new(assembly.subject(), assembly.confinement())),
+        confinement: assembly.confinement().label(),
+        workspace: setup.workspace.display().to_string(),
+    }
+}
+
 /// Returns the report as the object that `--print-authority --json` prints.
 fn authority(report: &Report) -> serde_json::Map<String, serde_json::Value> {
     match serde_json::to_value(report) {
@@ -210,8 +215,11 @@ fn authority(report: &Report) -> serde_json::Map<String, serde_json::Value> {
     }
 }
 
-/// Opens the file of `--log`.
-fn open_log(file: &Path) -> Result<(String, File), CliError> {
+/// Opens the file of `--log`, or of the setting `log`; returns its name with it.
+///
+/// # Errors
+/// For what no log can be written to.
+pub(crate) fn open_log(file: &Path) -> Result<(String, File), CliError> {
     let here = host::environment::current_directory()
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let refused = |reason: &str| {

@@ -28,6 +28,7 @@ use crate::{
 };
 
 mod choices;
+mod log;
 mod switch;
 
 use super::{
@@ -56,17 +57,16 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         return Err(CliError::config("standard output is no terminal, so there is no interface")
             .hint("run a prompt with `kli -p \"…\"`"));
     }
-    if run.output_format != super::args::OutputFormat::Text || run.log.is_some() || run.timings {
-        return Err(CliError::config(
-            "`--output-format`, `--log` and `--timings` belong to a headless run",
-        )
-        .hint("run a prompt with `kli -p \"…\"`"));
+    if run.output_format != super::args::OutputFormat::Text || run.timings {
+        return Err(CliError::config("`--output-format` and `--timings` belong to a headless run")
+            .hint("run a prompt with `kli -p \"…\"`"));
     }
     let run = RunArguments { interactive: true, ..run.clone() };
     let setup = Arc::new(Setup::read(&run)?);
     // No thread has started yet, and none may have.
     host::environment::wipe(&setup.settings.secret_variables());
     setup.check_start()?;
+    let log = log::open(&run, &setup)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -81,7 +81,7 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
             Ok(assembly) => assembly,
             Err(code) => return Ok(tui::End { code, session: None }),
         };
-        let mut house = House::new(run, setup, assembly, asks, answers);
+        let mut house = House::new(run, setup, assembly, log, asks, answers);
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
@@ -198,6 +198,8 @@ struct House<'a> {
     run: &'a RunArguments,
     setup: Arc<Setup>,
     assembly: Assembly,
+    /// Where the events are written besides.
+    log: Option<log::Log>,
     /// The session that is written, with the conversation so far.
     kept: switch::Kept,
     /// What is to take the place of the setup once its models are there.
@@ -213,23 +215,18 @@ impl<'a> House<'a> {
         run: &'a RunArguments,
         setup: &Arc<Setup>,
         assembly: Assembly,
+        log: Option<log::Log>,
         asks: blocking::Sender<Asked>,
         answers: UnboundedSender<Answer>,
     ) -> Self {
         let (kept, setup) = (switch::Kept::default(), Arc::clone(setup));
-        Self { run, setup, assembly, kept, wanted: None, context: None, asks, answers }
+        Self { run, setup, assembly, log, kept, wanted: None, context: None, asks, answers }
     }
 
     /// Begins the conversation that the command line asks for.
     fn first(&mut self) -> Result<Conversation, CliError> {
         let mut talk = self.converse(self.run)?;
-        let mut notices: Vec<String> = self.assembly.notices().cloned().collect();
-        if self.setup.settings.log.get().is_some() {
-            notices.push(
-                "the setting `log` is for headless runs: this conversation is not written there"
-                    .to_owned(),
-            );
-        }
+        let notices: Vec<String> = self.assembly.notices().cloned().collect();
         talk.notices.splice(0..0, notices);
         Ok(talk)
     }
@@ -274,6 +271,10 @@ impl<'a> House<'a> {
             level,
             session,
         };
+        let mut log = match &self.log {
+            Some(log) => Some(log.front(self, facts.session.as_ref(), &backlog, &notices)?),
+            None => None,
+        };
         let history = parts.history.clone();
         let agent = Agent::new(parts);
         let (ops, inbox) = mpsc::unbounded_channel();
@@ -284,6 +285,9 @@ impl<'a> House<'a> {
             while let Some(mut event) = told.recv().await {
                 if let Event::Done(summary) = &mut event {
                     way_out.add_to(summary);
+                }
+                if let Some(log) = &mut log {
+                    log.log(&event);
                 }
                 drop(shown.send(event));
             }

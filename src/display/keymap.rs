@@ -59,6 +59,11 @@ impl Keymap {
         at.and_then(|at| self.keys.get(at)).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the first key of an action for people.
+    pub fn label(&self, name: &str) -> String {
+        self.keys(name).first().map_or_else(|| "no key".to_owned(), |key| key.label())
+    }
+
     /// Returns the actions that have lost a key to another since an earlier map.
     pub fn losses<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'static Action> + 'a {
         ACTIONS.iter().filter(|action| {
@@ -129,6 +134,10 @@ mod tests {
         assert_eq!(map.meaning(key("ctrl-l")), None, "it was the default");
         assert_eq!(map.meaning(key("ctrl-_")), None, "nothing undoes");
         assert_eq!(map.keys("unfold"), []);
+        assert_eq!(
+            (map.label("unfold").as_str(), map.label("redraw").as_str()),
+            ("no key", "Ctrl-O")
+        );
         assert!(map.help().contains("(no key): the last folded result whole"), "{}", map.help());
         assert!(map.help().contains("Ctrl-O, Ctrl-X: draw the region anew"));
         let names: Vec<&str> = map.losses(&Keymap::default()).map(|action| action.name).collect();

@@ -15,8 +15,8 @@ const SHOWN: usize = 6;
 /// Rows of a diff that are shown before it is folded.
 const DIFF: usize = 40;
 
-/// What the fold says how to get the rest.
-const UNFOLD: &str = "Ctrl-O shows it";
+/// The key that gets the rest of a fold, when nobody binds another.
+const UNFOLD: &str = "Ctrl-O";
 
 /// Lines of a prompt that are shown, and bytes of them.
 const PROMPT: (usize, usize) = (12, 4000);
@@ -99,6 +99,11 @@ impl Finished {
     /// Returns the rows: a head, and the result, folded unless `whole`. The flag says whether
     /// something was left out.
     pub fn rows(&self, width: usize, whole: bool) -> (Vec<Line>, bool) {
+        self.rows_with(width, whole, UNFOLD)
+    }
+
+    /// Returns the same where another key gets the rest.
+    pub fn rows_with(&self, width: usize, whole: bool, key: &str) -> (Vec<Line>, bool) {
         let mut head = Line::default();
         if self.is_error {
             head.push("✗ ", Style { bold: true, ..Style::role(Role::Error) });
@@ -142,7 +147,7 @@ impl Finished {
             all.extend(pieces);
         }
         let folded = left_out > 0;
-        let fold = Line::styled(format!("  … {left_out} more lines ({UNFOLD})"), Style::DIM);
+        let fold = Line::styled(format!("  … {left_out} more lines ({key} shows it)"), Style::DIM);
         if folded && from_end {
             rows.push(cut(&fold, width));
             rows.extend(all);

@@ -424,3 +424,48 @@ fn line_by_line_the_same_is_chosen() {
     assert_eq!(tty.ends(), Some(0));
     assert_eq!(env.sessions().len(), 1);
 }
+
+#[test]
+fn the_events_are_written_to_the_log_of_the_flag_and_of_the_settings() {
+    let lines = |file: &std::path::Path| crate::harness::lines(file);
+    let env = Env::new();
+    let calls = json!({ "text": "looking", "calls": [{ "name": "bash", "arguments": { "command": "echo out" } }] });
+    let recording = format!("{calls}\n{}\n{}", answer("done"), answer("again"));
+    replay(&env, &recording);
+    let mut tty = Tty::kli(&env, &["--log", "events.jsonl"]);
+    tty.sees("say what to do");
+    says(&mut tty, "begin", "done");
+    says(&mut tty, "/profile read-only", "profile: read-only");
+    says(&mut tty, "more", "again");
+    tty.settles();
+    leaves(&mut tty);
+    let all = lines(&env.work().join("events.jsonl"));
+    let of = |kind: &str| all.iter().filter(|line| line["type"] == kind).collect::<Vec<_>>();
+    let (inits, results) = (of("init"), of("result"));
+    assert_eq!(inits.len(), 2, "{all:#?}");
+    assert_eq!(
+        (&inits[0]["profile"], &inits[1]["profile"]),
+        (&json!("interactive"), &json!("read-only"))
+    );
+    assert_eq!(inits[0]["session"], inits[1]["session"]);
+    let texts: Vec<&Value> = results.iter().map(|result| &result["text"]).collect();
+    assert_eq!(texts, ["done", "again"]);
+    assert!(of("toolResult")[0]["text"].as_str().unwrap().contains("out"));
+    // What the settings name is written as well; what cannot be written stops the start.
+    replay(&env, &answer("fine"));
+    let settings = env.home().join(".config/kli/settings.json");
+    let mut declared: Value =
+        serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
+    declared["log"] = json!("~/log.jsonl");
+    env.settings(&declared.to_string());
+    let mut tty = Tty::kli(&env, &[]);
+    tty.sees("say what to do");
+    says(&mut tty, "begin", "fine");
+    tty.settles();
+    leaves(&mut tty);
+    let last = lines(&env.home().join("log.jsonl")).pop().unwrap();
+    assert_eq!((&last["type"], &last["text"]), (&json!("result"), &json!("fine")));
+    let mut tty = Tty::kli(&env, &["--log", "."]);
+    assert_eq!(tty.ends(), Some(2));
+    assert!(tty.screen().contains("the log cannot be written"), "{}", tty.screen());
+}

@@ -56,6 +56,16 @@ fn told(text: String, change: Option<Change>) -> Chosen {
 impl House<'_> {
     /// Answers a command that chooses something, or says what there is to choose.
     pub(super) fn choose(&mut self, name: &'static str, rest: &str) -> Chosen {
+        // Each choice builds on the one before it.
+        if !rest.is_empty() && self.wanted.as_ref().is_some_and(Wanted::is_awaited) {
+            return match name {
+                "model" | "effort" | "profile" | "theme" | "keys" => failed(
+                    "the change before this one is still being made ready; say it again when that is done"
+                        .to_owned(),
+                ),
+                _ => Chosen::Nothing,
+            };
+        }
         let word = (rest != DEFAULT).then(|| rest.to_owned());
         let choice = match (name, rest) {
             ("model", "") => return Chosen::Nothing,

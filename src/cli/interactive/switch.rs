@@ -39,6 +39,13 @@ pub(super) struct Wanted {
     pub(super) choice: Choice,
 }
 
+impl Wanted {
+    /// Says whether its models are being opened.
+    pub(super) fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.models) > 1
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
