@@ -59,8 +59,8 @@ impl Models {
 }
 
 /// What stays the same over all conversations of one process.
-pub(crate) struct Assembly<'a> {
-    setup: &'a Setup,
+pub(crate) struct Assembly {
+    setup: Arc<Setup>,
     models: Models,
     redactor: Redactor,
     subject: Arc<Subject>,
@@ -81,14 +81,14 @@ pub(crate) struct Ready {
     pub(crate) log: Option<SharedLog>,
 }
 
-impl<'a> Assembly<'a> {
+impl Assembly {
     /// Looks at what confines the process, and which tools it offers. While eval is among them,
     /// standard output is out of everybody's reach but that of [`terminal`].
     ///
     /// # Errors
     /// When standard output cannot be kept apart.
     pub(crate) fn new(
-        setup: &'a Setup,
+        setup: &Arc<Setup>,
         models: Models,
         redactor: Redactor,
     ) -> Result<Self, CliError> {
@@ -107,7 +107,7 @@ impl<'a> Assembly<'a> {
             })?;
         }
         Ok(Self {
-            setup,
+            setup: Arc::clone(setup),
             models,
             redactor,
             subject,
@@ -127,13 +127,18 @@ impl<'a> Assembly<'a> {
         self.models.fallbacks.iter().map(|model| &**model)
     }
 
-    pub(crate) fn subject(&self) -> &Arc<Subject> {
-        &self.subject
+    /// Returns what people should know about the models.
+    pub(crate) fn model_notices(&self) -> impl Iterator<Item = &String> {
+        self.models.chosen.notices().iter().chain(&self.models.left_out)
     }
 
-    /// Returns what takes keys out of a text.
+    /// Returns what takes secrets out of what is said.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
+    }
+
+    pub(crate) fn subject(&self) -> &Arc<Subject> {
+        &self.subject
     }
 
     pub(crate) fn confinement(&self) -> Confinement {
@@ -147,7 +152,7 @@ impl<'a> Assembly<'a> {
 
     /// Returns what people should know that holds for all conversations.
     pub(crate) fn notices(&self) -> impl Iterator<Item = &String> {
-        let (setup, models) = (self.setup, &self.models);
+        let (setup, models) = (&self.setup, &self.models);
         setup.warnings.iter().chain(models.chosen.notices()).chain(&models.left_out)
     }
 
@@ -162,7 +167,7 @@ impl<'a> Assembly<'a> {
         opened: Option<Started>,
         backlog: Arc<Backlog>,
     ) -> Result<Ready, CliError> {
-        let setup = self.setup;
+        let setup = &*self.setup;
         let (instructions, surroundings, mut notices) =
             Instructions::read(run, setup, &self.subject, self.confinement)?;
         let system = instructions.for_tools(&self.offered);

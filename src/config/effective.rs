@@ -94,6 +94,18 @@ pub enum SettleError {
         /// All aliases.
         known: Vec<String>,
     },
+    /// A theme that nobody defines.
+    #[error("unknown theme `{name}` (from {by}){}; the themes are {}", hint(.nearest.as_ref()), list(.known))]
+    Theme {
+        /// What was written.
+        name: String,
+        /// Who named it.
+        by: String,
+        /// The nearest one.
+        nearest: Option<String>,
+        /// All that are known.
+        known: Vec<String>,
+    },
     /// Values that contradict each other.
     #[error(transparent)]
     Conflict(#[from] Conflict),
@@ -136,6 +148,7 @@ impl Layers {
             settings.budgets.cap(&policy.budgets);
         }
         let fallbacks = settings.resolve_alias()?;
+        settings.check_theme()?;
         settings.check()?;
         let (policies, switches) = (self.policies, self.switches);
         Ok(Effective { settings, fallbacks, profile, policies, base, chain, switches })

@@ -49,6 +49,12 @@ impl Redactor {
         Self { values: values.into() }
     }
 
+    /// Returns one that knows the values of both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self::new(self.values.iter().chain(other.values.iter()).map(|value| value.as_str()))
+    }
+
     /// Says whether it knows no value.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()

@@ -30,17 +30,20 @@ use tokio::{
 
 use crate::{
     agent::{Backlog, Event, Op},
+    display::Keymap,
     message::Message,
 };
 
 use super::{
     block::Kind,
+    change::Change,
     found::Found,
     guard::{Guard, write_all},
     input::Parser,
     key::{Key, Typed},
     screen::Screen,
     state::{Effect, Facts, State},
+    style::Paint,
     view,
 };
 
@@ -66,6 +69,8 @@ pub struct Conversation {
     pub history: Vec<Message>,
     /// What the person should know.
     pub notices: Vec<String>,
+    /// What to say once it goes on, when it is the one that was there.
+    pub said: String,
     /// Operations to the agent.
     pub ops: UnboundedSender<Op>,
     /// Events from it.
@@ -93,6 +98,8 @@ pub struct Answer {
     pub failed: bool,
     /// What was found in the place of a text.
     pub found: Option<Found>,
+    /// What changes with it.
+    pub change: Option<Change>,
 }
 
 /// Who started the interface, and knows everything that it does not.
@@ -125,8 +132,10 @@ pub trait Root {
 /// How the interface looks and begins.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Whether colours may be used.
-    pub colors: bool,
+    /// Whether and how colours are used.
+    pub paint: Paint,
+    /// What keys do.
+    pub keys: Keymap,
     /// What to send first.
     pub prompt: Option<String>,
 }
@@ -160,9 +169,10 @@ pub async fn run(
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
     state.begin(first.facts.clone(), &first.history, &first.notices);
+    state.use_keys(look.keys);
     let mut edge = Edge {
         start: Instant::now(),
-        screen: Screen::new(look.colors),
+        screen: Screen::painted(look.paint),
         parser: Parser::default(),
         counted: 0,
         drawn: None,
@@ -310,11 +320,10 @@ impl Edge {
                     Vec::new()
                 }
                 Happened::Answer(answer) => {
-                    match answer.found {
-                        Some(found) => self.state.found(found),
-                        None => self.state.answered(&answer.text, &answer.errors, answer.failed),
+                    if let Some(Change::Theme(theme)) = &answer.change {
+                        self.screen.repaint(theme.clone());
                     }
-                    Vec::new()
+                    self.state.answer(answer)
                 }
                 Happened::Due => Vec::new(),
             };
@@ -343,7 +352,7 @@ impl Edge {
                 }
                 Effect::Begin(how, what) => match root.begin(how, &what, self.state.session()) {
                     Ok(talk) => {
-                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.enter_talk(how, &talk);
                         self.counted = 0;
                         self.talk = talk;
                         self.agent_is_there = true;

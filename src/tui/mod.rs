@@ -4,6 +4,7 @@
 //! - [`state`]: what is written, what happens, what waits; inputs in, effects out; pure.
 //! - [`view`]: the state as rows of the region at the bottom; pure.
 //! - [`cells`], [`style`], [`markdown`], [`code`], [`block`]: text to rows; pure.
+//! - `change`: what a person changes while a conversation goes on; pure.
 //! - [`complete`], [`picker`]: what a beginning can become, and a list to choose from; pure.
 //! - [`screen`]: rows to the bytes of a frame; pure.
 //! - `guard`: the modes of the terminal, and how they are put back whatever happens.
@@ -15,6 +16,7 @@
 
 pub mod block;
 pub mod cells;
+mod change;
 pub mod code;
 pub mod command;
 pub mod complete;
@@ -32,5 +34,6 @@ pub mod state;
 pub mod style;
 pub mod view;
 
+pub use change::{Change, SWITCH};
 pub use edge::{Answer, Conversation, Editing, EditorIs, End, Look, Root, run};
 pub use plain::run_plain;

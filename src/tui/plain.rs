@@ -115,11 +115,10 @@ pub async fn run_plain(
                 match answer.found {
                     Some(Found::Choices(choices)) => {
                         plain.state.answered(&choices.as_text(), "", false);
+                        Vec::new()
                     }
-                    Some(found) => plain.state.found(found),
-                    None => plain.state.answered(&answer.text, &answer.errors, answer.failed),
+                    _ => plain.state.answer(answer),
                 }
-                Vec::new()
             }
         };
         if plain.perform(effects)? {
@@ -179,7 +178,7 @@ impl Plain<'_> {
                 Effect::Begin(how, what) => match self.root.begin(how, &what, self.state.session())
                 {
                     Ok(talk) => {
-                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.enter_talk(how, &talk);
                         self.talk = talk;
                         self.agent_is_there = true;
                     }

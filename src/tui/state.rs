@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::{
     agent::Op,
+    display::Keymap,
     message::{Block, Message, Money, Role, Usage},
 };
 
@@ -149,6 +150,8 @@ impl Spent {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(super) composer: Composer,
+    /// What keys do.
+    pub(super) keys: Keymap,
     pub(super) facts: Facts,
     pub(super) width: usize,
     pub(super) height: usize,
@@ -185,6 +188,7 @@ impl State {
     pub fn new(facts: Facts, width: usize, height: usize) -> Self {
         Self {
             composer: Composer::default(),
+            keys: Keymap::default(),
             facts,
             width: width.max(1),
             height: height.max(1),
@@ -357,8 +361,9 @@ impl State {
                 self.look_around(Vec::new())
             }
             Typed::Key(key) => {
-                let around = self.key_around(*key);
-                let effects = around.unwrap_or_else(|| self.key(*key));
+                let Some(key) = self.keys.meaning(*key) else { return Vec::new() };
+                let around = self.key_around(key);
+                let effects = around.unwrap_or_else(|| self.key(key));
                 self.look_around(effects)
             }
         }
@@ -469,7 +474,7 @@ impl State {
                     let text = self.usage_text();
                     self.answered(&text, "", false);
                 }
-                _ => self.answered(&command::help(), "", false),
+                _ => self.answered(&command::help(&self.keys), "", false),
             },
             By::Conversation if self.work.is_some() => {
                 let sentence = format!(
@@ -486,7 +491,10 @@ impl State {
                 self.asked += 1;
                 return vec![Effect::Begin(found.name, rest)];
             }
-            By::Root => {
+            By::Switch if self.work.is_some() && !rest.is_empty() => {
+                self.say(Kind::Error, &super::change::busy(found.name));
+            }
+            By::Root | By::Switch => {
                 self.asked += 1;
                 return vec![Effect::Ask(found.name, rest)];
             }

@@ -102,6 +102,22 @@ let
       options.settings.model = _: "x";
       says = p: notOf "${p}settings.model" "JSON value";
     };
+    themeWithoutSuchARole = {
+      options.themes.own.colors.eror = "red";
+      says = p: "option `${p}themes.own' is not of type `theme (base: auto, dark, light; colors";
+    };
+    themeOnNothing = {
+      options.themes.own.base = "drak";
+      says = p: "option `${p}themes.own' is not of type `theme (base: auto, dark, light;";
+    };
+    bindingOfNoAction = {
+      options.keybindings.udno = "ctrl-x";
+      says = p: "option `${p}keybindings' is not of type `attribute set, by actions (";
+    };
+    bindingOfANumber = {
+      options.keybindings.undo = 5;
+      says = p: "${p}keybindings";
+    };
     dataNowhere = {
       options.dataDir = "data";
       says = p: notOf "${p}dataDir" "null or path of a directory (/… or ~/…, without ..)";

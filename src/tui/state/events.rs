@@ -180,7 +180,8 @@ impl State {
             }
         }
         let finished = Finished { title, name, text, is_error, record };
-        let (rows, folded) = finished.rows(self.width, false);
+        let key = self.keys.label("unfold");
+        let (rows, folded) = finished.rows_with(self.width, false, &key);
         self.rows.extend(rows);
         if folded {
             self.folded = Some(finished);
