@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{Class, ModelError};
 
+mod money;
+
 fn machine(budgets: Budgets) -> Turn {
     Turn::new("test/model".into(), Vec::new(), budgets, Retry::default())
 }
@@ -313,7 +315,7 @@ fn candidate(name: &str, price: Option<&str>) -> Candidate {
         cache_read: None,
         cache_write: None,
     });
-    Candidate { name: name.into(), price }
+    Candidate { name: name.into(), price, window: None }
 }
 
 fn with_two(budgets: Budgets, retry: Retry) -> Turn {

@@ -4,6 +4,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test damages its own session file")]
 
+mod switching;
+mod wishes;
+
 use std::{collections::VecDeque, fs, path::Path};
 
 use proptest::prelude::*;
@@ -442,7 +445,8 @@ fn paid(budget: &str, history: Vec<Message>) -> Turn {
     use crate::message::{Money, Price};
     let one = Price::parse("1").unwrap();
     let price = Price { input: one, output: one, cache_read: None, cache_write: None };
-    let chosen = crate::agent::turn::Candidate { name: "a/one".into(), price: Some(price) };
+    let (name, price) = ("a/one".into(), Some(price));
+    let chosen = crate::agent::turn::Candidate { name, price, window: None };
     let budgets = Budgets { cost: Money::parse(budget), ..Budgets::default() };
     Turn::new("a/one".into(), history, budgets, Retry::default())
         .asking(chosen, Vec::new(), Vec::new())
