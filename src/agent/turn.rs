@@ -254,6 +254,7 @@ impl Turn {
         let State::Asking(Asking { blocks, begun, .. }) = &mut self.state else { return };
         *begun = !matches!(delta, Delta::Done { .. });
         match delta {
+            Delta::Begun => {}
             Delta::Text(text) => {
                 out.push(Action::Emit(Event::Text(text.clone())));
                 match blocks.last_mut() {

@@ -308,7 +308,11 @@ impl Turn {
             Delta::Text(text) if work.answer.len() + text.len() <= LISTEN => {
                 work.answer.push_str(&text);
             }
-            Delta::Text(_) | Delta::Thinking(_) | Delta::Opaque(_) | Delta::Call { .. } => {}
+            Delta::Begun
+            | Delta::Text(_)
+            | Delta::Thinking(_)
+            | Delta::Opaque(_)
+            | Delta::Call { .. } => {}
             Delta::Done { stop, usage } => {
                 self.count(usage, out);
                 match stop {

@@ -11,8 +11,9 @@ fn busy() -> Input {
 }
 
 /// What can have come of an answer of which nothing is kept.
-fn thoughts() -> [Delta; 2] {
-    [Delta::Thinking("hm".into()), Delta::Opaque(serde_json::json!({"thinking": "hm"}))]
+fn thoughts() -> [Delta; 3] {
+    let opaque = Delta::Opaque(serde_json::json!({"thinking": "hm"}));
+    [Delta::Thinking("hm".into()), opaque, Delta::Begun]
 }
 
 #[test]
