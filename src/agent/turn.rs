@@ -435,7 +435,9 @@ impl Turn {
             self.asked.broke_off();
         }
         if let Why::Journal(message) = why {
-            // Nothing can be recorded any more; the next start repairs what is open.
+            // Nothing can be recorded any more; the next start repairs what is open. Who goes on
+            // without one has every call answered all the same.
+            self.close_calls("interrupted: the session could not be written", &mut Vec::new());
             self.finish(Outcome::Error, Some(internal(message)), out);
             return;
         }

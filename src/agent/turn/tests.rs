@@ -53,6 +53,38 @@ fn summary(actions: &[Action]) -> Option<&Summary> {
 }
 
 #[test]
+fn where_nothing_can_be_recorded_any_more_the_next_prompt_is_paired_all_the_same() {
+    let failed = || Input::Stop(Why::Journal("no space".into()));
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(call("a", "{}"));
+    turn.step(call("b", "{}"));
+    turn.step(done(Stop::ToolUse));
+    turn.step(result(0, "a", false, false));
+    let end = turn.step(failed());
+    assert_eq!((summary(&end).unwrap().outcome, summary(&end).unwrap().exit), (Outcome::Error, 1));
+    assert!(!end.iter().any(|it| matches!(it, Action::Record(_))), "it would fail again: {end:?}");
+    assert_eq!(turn.step(Input::Submit("more".into())).last(), Some(&Action::Ask));
+    let results: Vec<(&str, bool)> = turn
+        .history()
+        .iter()
+        .flat_map(|message| &message.blocks)
+        .filter_map(|block| match block {
+            Block::Result(result) => Some((result.call.as_str(), result.is_error)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results, [("a", false), ("b", true)]);
+    // What was on its way and not recorded is no part of it.
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(text("half"));
+    let end = turn.step(failed());
+    assert_eq!(turn.history(), [Message::user("hi")]);
+    assert_eq!(summary(&end).unwrap().cost, None);
+}
+
+#[test]
 fn a_call_is_recorded_before_it_is_run_and_answered_before_the_next_request() {
     let mut turn = machine(Budgets::default());
     let first = turn.step(Input::Submit("hi".into()));
