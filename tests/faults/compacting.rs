@@ -301,7 +301,7 @@ fn the_schedules_come_to_the_same_where_conversations_are_made_shorter() {
     });
     println!("{compacted:?} compactions, {summaries:?} requests for a summary");
     if std::env::var_os("KLI_FAULT_SEED").is_none() {
-        assert!(compacted.into_inner() > 200 && summaries.into_inner() > 200);
+        assert!(compacted.into_inner() > 150 && summaries.into_inner() > 150);
     }
 }
 
@@ -311,9 +311,8 @@ fn a_window_that_is_full_is_made_to_fit_or_ends_the_run_with_nothing_lost() {
     let manner = Manner { failures: 0, ..MANNER };
     each_seed(0..300, 16, |seed| {
         let room = tempfile::tempdir().unwrap();
-        let played = play(seed, manner, Manners::Good, room.path(), |schedule, rng| {
-            schedule.is_gone = false;
-            (0..rng.usize(1..3)).map(|_| rng.usize(0..4)).collect()
+        let played = play(seed, manner, Manners::Good, room.path(), |_, rng| {
+            (0..rng.usize(1..3)).map(|_| [0, 1, 1, 2, 2, 2, 3, 3][rng.usize(0..8)]).collect()
         });
         let played = played?;
         let tell = |why| format!("{why}\n{:?}\n{:?}", played.schedule, played.ran);
@@ -353,7 +352,6 @@ fn a_run_that_is_stopped_while_a_summary_is_made_keeps_all_that_was_said() {
         let room = tempfile::tempdir().unwrap();
         let term = seed % 2 == 0;
         let played = play(seed, manner, Manners::Hang, room.path(), |schedule, _| {
-            schedule.is_gone = false;
             schedule.stop = Some((Moment::Asked(usize::MAX), term));
             Vec::new()
         });

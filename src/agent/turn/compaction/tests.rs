@@ -422,6 +422,9 @@ proptest! {
         }).collect();
         prop_assert!(compactions.iter().all(|done| done.after < done.before));
         prop_assert!(compactions.len() <= 4, "{}", compactions.len());
+        // Each is written down once, and before it is told.
+        let recorded = actions.iter().filter(|it| matches!(it, Action::RecordCompaction(_)));
+        prop_assert_eq!(recorded.count(), compactions.len());
         // The conversation under the bound, or a reason: the last prompt alone, or no summary.
         if let (Some(limit), true) = (policy.limit(), end.exit == 0) {
             let size = turn.compaction.gauge.now();
