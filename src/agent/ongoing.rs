@@ -38,6 +38,14 @@ pub(super) enum Happened {
 }
 
 impl Ongoing {
+    /// Ends the stream, the tools and the wait for a retry.
+    pub(super) fn cut_off(&mut self) {
+        self.stream = None;
+        self.work = None;
+        self.results = None;
+        self.retry_at = None;
+    }
+
     /// Waits for whatever comes first. Results come before signals: what a call has done by then is
     /// told as it was, and there are no more of them than calls. Signals come before the stream, so
     /// that a fast stream cannot starve an interrupt.

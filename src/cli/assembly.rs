@@ -186,7 +186,7 @@ impl Assembly {
         };
         notices.extend(begun.notices);
         let (budgets, retry) = (budgets(&setup.settings), retry(self.network_is_off));
-        let compaction = compaction(&setup.settings, self.models.chosen.context_window());
+        let compaction = compaction(&setup.settings);
         let ledger = Arc::new(Ledger::default());
         let parent = begun.id.clone();
         let mut tools = tool::standard();
@@ -291,14 +291,13 @@ fn budgets(settings: &Settings) -> Budgets {
     }
 }
 
-/// A window that is set can only make the known one smaller.
-fn compaction(settings: &Settings, known: Option<u64>) -> Policy {
+fn compaction(settings: &Settings) -> Policy {
     let settings = &settings.compaction;
     Policy {
         enabled: settings.enabled.or(true),
         threshold: settings.threshold.or(Policy::THRESHOLD),
         keep: settings.keep.or(Policy::KEEP),
-        window: settings.window.get().copied().into_iter().chain(known).min(),
+        window: settings.window.get().copied(),
     }
 }
 
