@@ -30,7 +30,7 @@ use super::sys::start::Start;
 use super::terminal::Terminal;
 use super::view::{self, View};
 use super::watch::Watch;
-use super::{diagnose, handover, landlock, processes, seccomp, sys};
+use super::{diagnose, fault, handover, landlock, processes, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -321,7 +321,9 @@ pub(super) fn run(
     })?;
     drop((words_theirs, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
+    fault::is_monitor(monitor);
     let outcome = supervise(monitor, &pipes, &mut companions, &mut terminal);
+    fault::is_monitor(0);
     if !own_processes {
         processes::end_children();
     }

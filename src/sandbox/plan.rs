@@ -301,6 +301,9 @@ pub(super) fn shown(path: &Path) -> String {
 /// A text as it is printed: control characters are escaped, so that no name drives a terminal or
 /// breaks a line; everything else is left as it is.
 pub(super) fn printable(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
     text.chars().fold(String::new(), |mut text, character| {
         if character.is_control() {
             text.extend(character.escape_default());
@@ -405,7 +408,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         return Err(PlanError::Held(protected.len()));
     }
     let anchors = sockets::anchors(facts);
-    let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
+    let held = hidden::hold(facts, wanted, &masks, &mounts, &create, &anchors, &mut notes);
     let cut: Vec<PathBuf> = held.overlays.iter().map(|overlay| overlay.anchor.clone()).collect();
     let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &cut, &mut notes);
     let visible: Vec<Mount> =

@@ -4,7 +4,7 @@
 //! watch puts back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Denied, Facts, Found, Role};
@@ -81,58 +81,73 @@ pub(super) struct Held {
 /// Every place that has to be held, outermost first, none inside another hidden one.
 pub(super) fn wanted(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanError> {
     // A wish can stand for several places (`~`); a name that is there in one of them is a name.
-    let names: BTreeSet<&str> = facts
-        .denied
-        .iter()
-        .filter(|denied| !matches!(denied.found, Found::Absent))
-        .map(|denied| denied.wish.as_str())
-        .collect();
+    let is_name = |wish: &str| {
+        let there = |denied: &&Denied| !matches!(denied.found, Found::Absent);
+        facts.denied.iter().filter(there).any(|denied| denied.wish == wish)
+    };
     let mut all = Vec::new();
     for denied in &facts.denied {
         // A pattern hides nothing there, and whoever wrote one believes that it does.
         if denied.key != "denyReadGlobs"
             && denied.wish.contains(['*', '?'])
-            && !names.contains(denied.wish.as_str())
+            && !is_name(&denied.wish)
         {
             return Err(PlanError::Pattern { key: denied.key, wish: denied.wish.clone() });
         }
-        all.extend(places(denied, notes)?);
+        places(denied, &mut all, notes)?;
     }
     // The reason takes part so that the order of the lists never shows.
-    sorted::by_key(&mut all, |it| {
-        let path = it.path.as_os_str().to_owned();
-        (it.path.components().count(), path, it.kind.clone(), it.reason.clone())
+    sorted::by(&mut all, |(depth, a), (other, b)| {
+        depth
+            .cmp(other)
+            .then_with(|| a.path.as_os_str().cmp(b.path.as_os_str()))
+            .then_with(|| a.kind.cmp(&b.kind))
+            .then_with(|| a.reason.cmp(&b.reason))
     });
     let mut hidden = Around::default();
-    let mut seen: BTreeSet<OsString> = BTreeSet::new();
-    all.retain(|it| {
-        if hidden.covers(&it.path) || !seen.insert(it.path.clone().into_os_string()) {
-            return false;
+    let mut last: Option<PathBuf> = None;
+    let mut kept = Vec::with_capacity(all.len());
+    for (_, it) in all {
+        // What is equal comes one after the other.
+        if last.as_ref().is_some_and(|last| last.as_os_str() == it.path.as_os_str())
+            || hidden.covers(&it.path)
+        {
+            continue;
         }
         if matches!(it.kind, NameKind::Directory | NameKind::File) {
             hidden.insert(&it.path);
         }
-        true
-    });
-    Ok(all)
+        last = Some(it.path.clone());
+        kept.push(it);
+    }
+    Ok(kept)
 }
 
-fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanError> {
-    let spelled = shown(&denied.spelled);
+/// Adds the places of a denied path, each with its number of components.
+fn places(
+    denied: &Denied,
+    all: &mut Vec<(usize, Wanted)>,
+    notes: &mut Vec<String>,
+) -> Result<(), PlanError> {
+    let spelled = || shown(&denied.spelled);
     let kind = match &denied.found {
         Found::Directory(_) => NameKind::Directory,
         Found::File { links, .. } => {
             if *links > 1 {
                 notes.push(format!(
-                    "`{spelled}` has {links} hard links: its other names are not hidden"
+                    "`{}` has {links} hard links: its other names are not hidden",
+                    spelled()
                 ));
             }
             NameKind::File
         }
         Found::Absent => NameKind::Absent,
         Found::Unreachable => {
-            notes.push(format!("`{spelled}` is out of this user's reach, and so of the inside's"));
-            return Ok(Vec::new());
+            notes.push(format!(
+                "`{}` is out of this user's reach, and so of the inside's",
+                spelled()
+            ));
+            return Ok(());
         }
         Found::Unknown(because) => {
             return Err(PlanError::Denied {
@@ -142,7 +157,6 @@ fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanE
             });
         }
     };
-    let mut places = Vec::new();
     for place in &denied.places {
         let own = ["/proc", "/dev"].iter().any(|own| place.path.starts_with(own));
         // The jail's own file systems are there instead, and a mask would only be in their way.
@@ -171,16 +185,21 @@ fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanE
                 format!("a symbolic link on the way to the denied {}", denied.wish),
             ),
         };
-        places.push(Wanted {
+        let wanted = Wanted {
             path: place.path.clone(),
             kind,
             missing: place.missing,
             is_link: matches!(place.role, Role::Last | Role::Way(_)),
             anchor: place.anchor.clone(),
             reason,
-        });
+        };
+        all.push((depth(&wanted.path), wanted));
     }
-    Ok(places)
+    Ok(())
+}
+
+fn depth(path: &Path) -> usize {
+    path.components().count()
 }
 
 /// What is hidden and there now, as masks: under one of them there is nothing to show.
@@ -200,17 +219,18 @@ pub(super) fn present(wanted: &[Wanted]) -> Vec<Mount> {
 
 /// Chooses what holds each place, and where overlays lie besides: on the homes always, since an
 /// overlay also cuts the host's sockets and pipes in it (law 6), and on `extra`, each with its reason.
+/// `hidden` are the masks of [`present`].
 pub(super) fn hold(
     facts: &Facts,
     wanted: Vec<Wanted>,
+    hidden: &[Mount],
     mounts: &[Mount],
     create: &[Create],
     extra: &[(PathBuf, String)],
     notes: &mut Vec<String>,
 ) -> Held {
     let mut held = Held::default();
-    let hidden = present(&wanted);
-    let ground = Ground { facts, mounts, hidden: &hidden };
+    let ground = Ground { facts, mounts, hidden };
     let mut refused: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut anchors: Vec<(PathBuf, String)> = facts
         .home_anchors
@@ -230,7 +250,6 @@ pub(super) fn hold(
             .into_iter()
             .map(|anchor| (anchor.into(), "it holds the denied names below by name".into())),
     );
-    let depth = |path: &Path| path.components().count();
     sorted::by(&mut anchors, |a, b| (depth(&a.0), &a.0).cmp(&(depth(&b.0), &b.0)));
     anchors.dedup_by(|later, first| later.0 == first.0);
     for (anchor, reason) in anchors {
@@ -249,7 +268,7 @@ pub(super) fn hold(
             }
         }
     }
-    held.rebinds = rebinds(facts, &wanted, mounts, &held.overlays, &hidden);
+    held.rebinds = rebinds(facts, &wanted, mounts, &held.overlays, hidden);
 
     let mut same: Option<(PathBuf, Holder)> = None;
     for it in wanted {
@@ -303,7 +322,12 @@ pub(super) fn hold(
     }
     for overlay in &mut held.overlays {
         // Several absent paths may have the same first missing part.
-        sorted::by_key(&mut overlay.names, |it| (depth(&it.path), it.path.as_os_str().to_owned()));
+        let mut names: Vec<(usize, Name)> =
+            overlay.names.drain(..).map(|name| (depth(&name.path), name)).collect();
+        sorted::by(&mut names, |(depth, a), (other, b)| {
+            depth.cmp(other).then_with(|| a.path.as_os_str().cmp(b.path.as_os_str()))
+        });
+        overlay.names.extend(names.into_iter().map(|(_, name)| name));
         let mut seen = Around::default();
         overlay.names.retain(|name| {
             let fresh = !seen.covers(&name.path);
