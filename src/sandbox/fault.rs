@@ -23,7 +23,11 @@ pub(super) fn is_monitor(pid: i32) {
     MONITOR.store(pid, Ordering::Relaxed);
 }
 
-#[expect(clippy::exit, reason = "nothing can go on after a fault of its own")]
+#[expect(
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "nothing can go on after a fault of its own"
+)]
 fn end(fault: &PanicHookInfo<'_>) {
     let monitor = MONITOR.swap(0, Ordering::Relaxed);
     if let Some(pid) = Pid::from_raw(monitor) {

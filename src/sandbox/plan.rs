@@ -456,12 +456,16 @@ fn order(mount: &Mount) -> (usize, &[u8]) {
 }
 
 fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    // Compared as text first: part by part is slow for thousands of masks.
-    let text = path.as_os_str().as_bytes();
-    masks.iter().find(|mask| {
-        text.starts_with(mask.destination.as_os_str().as_bytes())
-            && path.starts_with(&mask.destination)
-    })
+    masks.iter().find(|mask| lies_in(path, &mask.destination))
+}
+
+/// Whether `path` is `directory` or below it; `directory` has no slash at its end. Compared as text first:
+/// part by part is slow for thousands of paths.
+fn lies_in(path: &Path, directory: &Path) -> bool {
+    let (text, around) = (path.as_os_str().as_bytes(), directory.as_os_str().as_bytes());
+    text.get(around.len()).is_none_or(|byte| *byte == b'/')
+        && text.starts_with(around)
+        && path.starts_with(directory)
 }
 
 /// The most of a file system in memory that is only there to be empty, in bytes.

@@ -211,24 +211,29 @@ impl<'a> Looker<'a> {
             stop: None,
             seen: None,
         };
-        let mut known = false;
-        let mut rest: Vec<OsString> = match (spelled.parent(), spelled.file_name()) {
-            (Some(parent), Some(name)) if self.plain.contains(parent.as_os_str()) => {
-                known = true;
-                route.end = parent.to_path_buf();
-                vec![name.to_owned()]
-            }
-            (Some(parent), Some(_)) if self.absent.contains_key(parent.as_os_str()) => {
-                route.end = spelled.to_path_buf();
-                route.missing = self.absent.get(parent.as_os_str()).map_or(1, |missing| missing + 1);
-                return route;
-            }
-            _ => {
-                let mut parts = parts(spelled);
-                parts.reverse();
-                parts
-            }
+        // Its directory, where it is spelled without anything that means nothing.
+        let directory = match (spelled.parent(), spelled.file_name()) {
+            (Some(parent), Some(name)) => Some(parent.as_os_str())
+                .filter(|it| it.len() + 1 + name.len() == spelled.as_os_str().len()),
+            _ => None,
         };
+        if let Some(missing) = directory.and_then(|directory| self.absent.get(directory)) {
+            route.end = spelled.to_path_buf();
+            route.missing = missing + 1;
+            return route;
+        }
+        if directory.is_some_and(|directory| self.plain.contains(directory)) {
+            match std::fs::symlink_metadata(spelled) {
+                Ok(meta) if !meta.is_symlink() => {
+                    route.end = spelled.to_path_buf();
+                    route.seen = Some(meta);
+                    return route;
+                }
+                _ => {}
+            }
+        }
+        let mut rest: Vec<OsString> = parts(spelled);
+        rest.reverse();
         while let Some(part) = rest.pop() {
             route.seen = None;
             if part == ".." {
@@ -293,8 +298,7 @@ impl<'a> Looker<'a> {
                 }
             }
         }
-        if !known
-            && route.links.is_empty()
+        if route.links.is_empty()
             && route.end.as_os_str() == spelled.as_os_str()
             && let Some(parent) = spelled.parent()
         {

@@ -1,4 +1,8 @@
-#![expect(clippy::disallowed_methods, reason = "a test starts itself anew to be at fault")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::zombie_processes,
+    reason = "a test starts itself anew to be at fault, and what that started is reaped by the fault"
+)]
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

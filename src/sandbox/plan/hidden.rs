@@ -3,14 +3,14 @@
 //! files must be fresh, and where the kernel refuses an overlay, a mount on what is there, which the
 //! watch puts back.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Denied, Facts, Found, Role};
 use super::super::sorted;
 use super::around::Around;
-use super::{Create, Kind, Mount, PlanError, covering, in_replaced_tree, order, shown};
+use super::{Create, Kind, Mount, PlanError, covering, in_replaced_tree, lies_in, order, shown};
 
 /// A read-only overlay that the launcher makes in its own namespace before bubblewrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,9 +158,9 @@ fn places(
         }
     };
     for place in &denied.places {
-        let own = ["/proc", "/dev"].iter().any(|own| place.path.starts_with(own));
+        let own = ["/proc", "/dev"].iter().any(|own| lies_in(&place.path, Path::new(own)));
         // The jail's own file systems are there instead, and a mask would only be in their way.
-        if place.path == Path::new("/") || own && place.role == Role::End {
+        if place.path.as_os_str() == "/" || own && place.role == Role::End {
             return Err(PlanError::Denied {
                 key: denied.key,
                 wish: denied.wish.clone(),
@@ -171,7 +171,7 @@ fn places(
             continue;
         }
         let (kind, reason) = match &place.role {
-            Role::End if place.path == denied.spelled => {
+            Role::End if place.path.as_os_str() == denied.spelled.as_os_str() => {
                 (kind.clone(), format!("denied: {}", denied.wish))
             }
             Role::End => (kind.clone(), format!("denied: {}, which leads here", denied.wish)),
@@ -198,11 +198,13 @@ fn places(
     Ok(())
 }
 
+/// The number of components of an absolute path. Counted as text: part by part is slow for thousands.
 fn depth(path: &Path) -> usize {
-    path.components().count()
+    let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    1 + parts.filter(|part| !part.is_empty() && *part != b".").count()
 }
 
-/// What is hidden and there now, as masks: under one of them there is nothing to show.
+/// What is hidden and there now, as masks without a reason: under one of them there is nothing to show.
 pub(super) fn present(wanted: &[Wanted]) -> Vec<Mount> {
     wanted
         .iter()
@@ -212,7 +214,7 @@ pub(super) fn present(wanted: &[Wanted]) -> Vec<Mount> {
                 NameKind::File => Kind::MaskFile,
                 NameKind::Absent | NameKind::Link(_) => return None,
             };
-            Some(Mount { destination: it.path.clone(), kind, reason: it.reason.clone() })
+            Some(Mount { destination: it.path.clone(), kind, reason: String::new() })
         })
         .collect()
 }
@@ -243,8 +245,8 @@ pub(super) fn hold(
         })
         .chain(extra.iter().cloned())
         .collect();
-    let of_names: BTreeSet<&OsStr> =
-        wanted.iter().filter_map(|it| Some(it.anchor.as_ref()?.as_os_str())).collect();
+    let of_names =
+        sorted::set(wanted.iter().filter_map(|it| Some(it.anchor.as_ref()?.as_os_str())));
     anchors.extend(
         of_names
             .into_iter()
@@ -300,16 +302,17 @@ pub(super) fn hold(
         };
         match by_mount {
             Ok(overlay) => {
-                if it.kind == NameKind::Absent {
-                    notes.push(format!(
-                        "`{}` is absent and stays so inside, whatever appears on the host",
-                        shown(&it.path)
-                    ));
-                }
                 let path = match it.kind {
                     NameKind::Absent => first_missing(&it, create),
                     _ => it.path,
                 };
+                // Many names may lie in one directory that is not there.
+                let same = |last: &Name| {
+                    last.kind == NameKind::Absent && last.path.as_os_str() == path.as_os_str()
+                };
+                if overlay.names.last().is_some_and(same) {
+                    continue;
+                }
                 overlay.names.push(Name {
                     path,
                     kind: it.kind,
@@ -336,6 +339,12 @@ pub(super) fn hold(
             }
             fresh
         });
+        for name in overlay.names.iter().filter(|name| name.kind == NameKind::Absent) {
+            notes.push(format!(
+                "`{}` is absent and stays so inside, whatever appears on the host",
+                shown(&name.path)
+            ));
+        }
     }
     held
 }
@@ -385,7 +394,7 @@ fn by_mounts(
 /// What of an absent path will be missing when the launcher has made its directories.
 fn first_missing(it: &Wanted, create: &[Create]) -> PathBuf {
     let mut missing = it.missing.max(1);
-    let made = |path: &Path| create.iter().any(|made| made.path.starts_with(path));
+    let made = |path: &Path| create.iter().any(|made| lies_in(&made.path, path));
     while missing > 1 && it.path.ancestors().nth(missing - 1).is_some_and(made) {
         missing -= 1;
     }
@@ -411,7 +420,7 @@ fn rebinds(
         .iter()
         .filter(|config| config.trouble.is_none() && config.missing == 0)
         // What is denied in it is held by name, which counts more than that the rest is fresh.
-        .filter(|config| !wanted.iter().any(|it| it.path.starts_with(&config.physical)))
+        .filter(|config| !wanted.iter().any(|it| lies_in(&it.path, &config.physical)))
         .map(|config| (config.physical.clone(), "kli's configuration".to_owned()));
     // What is shown elsewhere and written there.
     let sources = mounts.iter().filter_map(|mount| match &mount.kind {
@@ -435,7 +444,7 @@ fn rebinds(
             .iter()
             .any(|mount| mount.kind == Kind::Writable && mount.destination == path);
         let there = found.iter().any(|it| path.starts_with(&it.path));
-        let is_hidden = hidden.iter().any(|mask| path.starts_with(&mask.destination));
+        let is_hidden = covering(hidden, &path).is_some();
         if !is_hidden && (over_overlay && !there || anew) && !found.iter().any(|it| it.path == path)
         {
             found.push(Rebind { path, reason });
