@@ -88,7 +88,8 @@ fn lines(bytes: &[u8]) -> Vec<&[u8]> {
 fn compare(old: &[&[u8]], new: &[&[u8]], after: (usize, usize), found: &mut Vec<Hunk>) {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let most = old.len().min(new.len()) - head;
-    let tail = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let tail =
+        old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
     let old = old.get(head..old.len() - tail).unwrap_or_default();
     let new = new.get(head..new.len() - tail).unwrap_or_default();
     let (mut old_at, mut new_at) = (after.0 + head, after.1 + head);
@@ -173,8 +174,7 @@ mod tests {
         for hunk in hunks.iter().rev() {
             let from = usize::try_from(hunk.old_line).unwrap() - 1;
             let count = super::lines(&hunk.old).len();
-            let gone: Vec<Vec<u8>> =
-                lines.splice(from..from + count, [hunk.new.clone()]).collect();
+            let gone: Vec<Vec<u8>> = lines.splice(from..from + count, [hunk.new.clone()]).collect();
             assert_eq!(gone.concat(), hunk.old);
         }
         lines.concat()
@@ -184,10 +184,8 @@ mod tests {
     fn a_hunk_has_the_changed_lines_and_no_others() {
         let old = b"one\ntwo\nthree\nfour\nfive\n";
         let new = b"one\n2\nthree\nfour\nfive\nsix";
-        let shown: Vec<(u64, u64, &[u8], &[u8])> = Vec::from([
-            (2, 2, &b"two\n"[..], &b"2\n"[..]),
-            (6, 6, &b""[..], &b"six"[..]),
-        ]);
+        let shown: Vec<(u64, u64, &[u8], &[u8])> =
+            Vec::from([(2, 2, &b"two\n"[..], &b"2\n"[..]), (6, 6, &b""[..], &b"six"[..])]);
         let found = hunks(old, new);
         let found: Vec<(u64, u64, &[u8], &[u8])> =
             found.iter().map(|h| (h.old_line, h.new_line, &h.old[..], &h.new[..])).collect();

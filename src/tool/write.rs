@@ -179,7 +179,10 @@ impl Call {
         self.target.note_new_directories(&mut notes);
         let hunks = preview::hunks(old, &plan.content);
         if hunks.is_empty() {
-            notes.push(if plan.content.is_empty() { "an empty file" } else { "the same content" }.to_owned());
+            notes.push(
+                if plan.content.is_empty() { "an empty file" } else { "the same content" }
+                    .to_owned(),
+            );
         }
         self.shown.set(plan.old.as_ref().map(|old| old.content.stamp));
         let path = self.target.path.clone();

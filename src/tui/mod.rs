@@ -4,6 +4,7 @@
 //! - [`state`]: what is written, what happens, what waits; inputs in, effects out; pure.
 //! - [`view`]: the state as rows of the region at the bottom; pure.
 //! - [`cells`], [`style`], [`markdown`], [`code`], [`block`]: text to rows; pure.
+//! - [`approval`]: the question about a call; [`exact`]: text to the letter; pure.
 //! - [`screen`]: rows to the bytes of a frame; pure.
 //! - `guard`: the modes of the terminal, and how they are put back whatever happens.
 //! - `edge`: the loop that joins terminal, agent, clock and signals.
@@ -12,12 +13,14 @@
 //! It sees the agent's operations and events and the vocabulary of messages, and nothing below them.
 //! Commands are answered, and conversations begun, by whoever starts it.
 
+pub mod approval;
 pub mod block;
 pub mod cells;
 pub mod code;
 pub mod command;
 pub mod composer;
 mod edge;
+pub mod exact;
 mod guard;
 pub mod input;
 pub mod key;

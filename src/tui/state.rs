@@ -5,6 +5,7 @@
 //! still change (an open paragraph, running tools, what is being written) stays here and is drawn by
 //! [`view`](super::view).
 
+mod asked;
 mod events;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::{
 };
 
 use super::{
+    approval::Asking,
     block::{self, Finished, Kind},
     command::{self, By},
     composer::{Composer, Done},
@@ -164,6 +166,10 @@ pub struct State {
     interrupt: Option<Duration>,
     /// Commands that were asked and not answered.
     pub(super) asked: usize,
+    /// The question about a call that waits.
+    pub(super) asking: Option<Asking>,
+    /// Whether the key that is taken was read alone.
+    alone: bool,
 }
 
 impl State {
@@ -188,6 +194,8 @@ impl State {
             escape: None,
             interrupt: None,
             asked: 0,
+            asking: None,
+            alone: true,
         }
     }
 
@@ -265,6 +273,7 @@ impl State {
         self.before = Spent::default();
         self.context = 0;
         self.asked = 0;
+        self.asking = None;
         self.folded = None;
         let skipped = history.len().saturating_sub(RECENT);
         if skipped > 0 {
@@ -329,15 +338,18 @@ impl State {
     pub fn typed(&mut self, typed: &Typed) -> Vec<Effect> {
         match typed {
             Typed::Focus(_) => Vec::new(),
-            Typed::Paste(text) => {
+            Typed::Paste(text) => self.paste_to_question(text).unwrap_or_else(|| {
                 self.composer.paste(text);
                 Vec::new()
-            }
+            }),
             Typed::Key(key) => self.key(*key),
         }
     }
 
     fn key(&mut self, key: Key) -> Vec<Effect> {
+        if let Some(effects) = self.key_to_question(key) {
+            return effects;
+        }
         let escape = self.escape.take();
         let interrupt = self.interrupt.take();
         let recent =
@@ -421,6 +433,9 @@ impl State {
     fn enter(&mut self, later: bool) -> Vec<Effect> {
         if self.composer.text().trim().is_empty() {
             return Vec::new();
+        }
+        if let Some(effects) = self.own_command() {
+            return effects;
         }
         match command::parse(self.composer.text()) {
             Some(Ok((found, rest))) => {

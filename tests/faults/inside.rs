@@ -181,6 +181,8 @@ pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
         mentions: true,
         compaction: kli::agent::compact::Policy::default(),
         ledger: std::sync::Arc::default(),
+        approver: None,
+        own: None,
         timed: false,
     })
 }

@@ -72,6 +72,8 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
         surroundings: crate::agent::Surroundings::default(),
         mentions: true,
         ledger: Arc::default(),
+        approver: None,
+        own: None,
         timed: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
