@@ -61,6 +61,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("Enter", "send; while the agent works: tell it at the next boundary"),
     ("Tab", "complete a command; while the agent works: queue as the next prompt"),
     ("Shift-Enter, Alt-Enter, Ctrl-J", "a new line"),
+    ("!COMMAND, !!COMMAND", "run it yourself; with one `!` the model sees what it printed"),
     ("Esc Esc", "interrupt"),
     ("Ctrl-C", "interrupt or empty the line; twice: leave"),
     ("Ctrl-D", "leave, when nothing is written"),
