@@ -242,6 +242,10 @@ impl Edge {
             self.state.at(self.start.elapsed());
             self.count();
             self.draw();
+            if self.state.wants_quiet() && is_silent(input) {
+                self.state.quiet();
+                self.dirty |= !self.state.wants_quiet();
+            }
             let wait = self.parser.pending();
             let due = self.due();
             let happened = tokio::select! {
@@ -301,7 +305,10 @@ impl Edge {
                     let typed = self.parser.timeout();
                     self.typed(&typed)
                 }
-                Happened::Written(true) => continue,
+                Happened::Written(true) => {
+                    self.state.written();
+                    continue;
+                }
                 Happened::Event(Some(event)) => {
                     let mut effects = self.state.event(event);
                     for _ in 0..BATCH {
@@ -335,6 +342,7 @@ impl Edge {
     }
 
     fn typed(&mut self, typed: &[Typed]) -> Vec<Effect> {
+        self.state.alone(typed.len() == 1);
         typed.iter().flat_map(|typed| self.state.typed(typed)).collect()
     }
 
@@ -400,7 +408,10 @@ impl Edge {
         self.dirty = false;
         self.urgent = false;
         self.drawn = Some(now);
-        if !frame.is_empty() {
+        self.state.framed();
+        if frame.is_empty() {
+            self.state.written();
+        } else {
             self.writer.write(frame);
         }
     }
@@ -497,6 +508,12 @@ pub(super) fn size(terminal: &OwnedFd) -> (usize, usize) {
         }
         _ => (80, 24),
     }
+}
+
+/// Says whether nothing waits to be read.
+pub(super) fn is_silent(input: &AsyncFd<OwnedFd>) -> bool {
+    let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(input.get_ref(), PollFlags::IN)], Some(&none)), Ok(0))
 }
 
 /// Reads what is there. The terminal's file is the shell's as well, so it is never made one that

@@ -86,6 +86,8 @@ impl State {
             }
             Event::Notice(text) => self.say(Kind::Note, &text),
             Event::Done(summary) => return self.done(&summary),
+            Event::Approval(question) => self.asked_about(*question),
+            Event::Withdrawn { id } => self.withdrawn(id),
             Event::Timings(_) => {}
         }
         Vec::new()
@@ -93,6 +95,7 @@ impl State {
 
     /// The agent has gone: what it does not say any more is not waited for.
     pub fn agent_is_gone(&mut self) {
+        self.asking = None;
         if self.work.take().is_some() {
             self.say(Kind::Error, "the agent ended without a result");
         }
@@ -136,7 +139,7 @@ impl State {
     }
 
     /// Something came of the prompt: it is part of the transcript now.
-    fn came(&mut self) {
+    pub(super) fn came(&mut self) {
         if let Some(text) = self.work.as_mut().and_then(|work| work.prompt.take()) {
             let rows = block::prompt(&text, self.width);
             self.rows.extend(rows);
@@ -192,6 +195,7 @@ impl State {
     }
 
     fn done(&mut self, summary: &Summary) -> Vec<Effect> {
+        self.asking = None;
         self.finish_answer();
         let interrupted = summary.outcome == Outcome::Interrupted;
         let work = self.work.take();
