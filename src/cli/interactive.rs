@@ -1,6 +1,8 @@
 //! The terminal interface, put together: what a conversation is made of, and who answers commands.
 //! A command's answer is what the command line prints, caught on its way out.
 
+mod fault;
+
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -144,7 +146,10 @@ fn answer_all(
     handed: &Handed,
 ) {
     for asked in commands {
-        let command = || setup.environment.within(|| answer(&asked, run, handed));
+        let command = || {
+            fault::on_demand(setup, fault::Place::Command);
+            setup.environment.within(|| answer(&asked, run, handed))
+        };
         let (result, text, mut errors) =
             terminal::captured(|| catch_unwind(AssertUnwindSafe(command)));
         let failed = match result {
@@ -362,6 +367,7 @@ impl Root for House<'_> {
     }
 
     fn ask(&mut self, name: &'static str, _rest: String, session: Option<String>) {
+        fault::on_demand(self.setup, fault::Place::Loop);
         match self.known(name) {
             Some(text) => {
                 drop(self.answers.send(Answer { text, ..Answer::default() }));

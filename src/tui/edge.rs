@@ -5,6 +5,7 @@
 //! is not read on while too much waits. Nothing ticks while nothing moves.
 
 use std::{
+    collections::VecDeque,
     io,
     os::fd::OwnedFd,
     sync::{Arc, mpsc as blocking},
@@ -33,11 +34,12 @@ use crate::{
 
 use super::{
     block::Kind,
-    guard::{Guard, write_all},
+    guard::{Guard, write_frame},
     input::Parser,
     key::{Key, Typed},
     screen::Screen,
     state::{Effect, Facts, State},
+    style::Line,
     view,
 };
 
@@ -51,6 +53,9 @@ const ENDING: Duration = Duration::from_secs(2);
 const LAST_FRAME: Duration = Duration::from_millis(500);
 /// Events that are taken before a key is looked for.
 const BATCH: usize = 256;
+/// Rows that one frame emits at most, so that on a slow terminal a key is seen before all that waits
+/// has been written.
+const ROWS: usize = 256;
 
 /// A conversation that can be talked to.
 pub struct Conversation {
@@ -129,6 +134,8 @@ pub async fn run(
     answers: UnboundedReceiver<Answer>,
     look: Look,
 ) -> io::Result<End> {
+    // Before anything is changed that a signal would leave behind.
+    let mut signals = Signals::listen()?;
     let guard = Guard::enter(terminal.try_clone()?)?;
     #[expect(unsafe_code, reason = "tokio asks for a promise about the descriptor's life")]
     // SAFETY: the descriptor is owned by what watches it, and is closed after it is deregistered.
@@ -146,6 +153,8 @@ pub async fn run(
         drawn: None,
         urgent: true,
         dirty: true,
+        rows: VecDeque::new(),
+        stopping: false,
         terminal,
         guard,
         writer,
@@ -158,7 +167,6 @@ pub async fn run(
         let effects = edge.state.submit(prompt);
         edge.perform(effects, root).await;
     }
-    let mut signals = Signals::listen()?;
     let code = edge.work(&input, &mut signals, root).await;
     edge.end(code).await;
     Ok(End { code: code.unwrap_or(0), session: edge.state.session().map(str::to_owned) })
@@ -174,6 +182,10 @@ struct Edge {
     /// A key asks for a frame now.
     urgent: bool,
     dirty: bool,
+    /// Rows that are to be emitted.
+    rows: VecDeque<Line>,
+    /// To be suspended as soon as the frame that is being written has been.
+    stopping: bool,
     terminal: OwnedFd,
     guard: Guard,
     writer: Writer,
@@ -204,6 +216,18 @@ impl Edge {
     ) -> Option<u8> {
         loop {
             self.state.at(self.start.elapsed());
+            if Guard::is_out() {
+                // A fault of somebody else's, who told of it on the terminal.
+                if self.guard.enter_again().is_err() {
+                    return Some(143);
+                }
+                self.resized();
+            }
+            if self.stopping && !self.writer.is_busy() {
+                self.stopping = false;
+                self.suspend();
+            }
+            self.rows.extend(self.state.take_rows());
             self.count();
             self.draw();
             let wait = self.parser.pending();
@@ -252,7 +276,12 @@ impl Edge {
                     let typed = self.parser.timeout();
                     self.typed(&typed)
                 }
-                Happened::Written(true) => continue,
+                Happened::Written(true) => {
+                    // What waits goes on at once.
+                    self.urgent |= !self.rows.is_empty();
+                    self.dirty |= self.urgent;
+                    continue;
+                }
                 Happened::Event(Some(event)) => {
                     let mut effects = self.state.event(event);
                     for _ in 0..BATCH {
@@ -308,7 +337,10 @@ impl Edge {
                     }
                     Err(sentence) => self.state.answered("", &sentence, true),
                 },
-                Effect::Suspend => self.suspend().await,
+                Effect::Suspend if has_shell() => self.stopping = true,
+                Effect::Suspend => self
+                    .state
+                    .say(Kind::Warning, "nobody could let kli go on, so it is not suspended"),
                 Effect::Redraw => self.screen.resized(),
                 Effect::Quit => return true,
             }
@@ -338,9 +370,9 @@ impl Edge {
         if self.writer.is_busy() || !(self.dirty || moved) || (soon && !self.urgent) {
             return;
         }
-        let rows = self.state.take_rows();
+        let rows: Vec<Line> = self.rows.drain(..ROWS.min(self.rows.len())).collect();
         let frame = self.screen.frame(&rows, &view::region(&self.state));
-        self.dirty = false;
+        self.dirty = !self.rows.is_empty();
         self.urgent = false;
         self.drawn = Some(now);
         if !frame.is_empty() {
@@ -350,7 +382,8 @@ impl Edge {
 
     /// Tells the agent how much it is ahead.
     fn count(&mut self) {
-        let now = self.writer.bytes.saturating_add(self.state.waiting());
+        let rows = self.rows.len().saturating_mul(self.state.width);
+        let now = self.writer.bytes.saturating_add(rows);
         if now > self.counted {
             self.talk.backlog.add(now - self.counted);
         } else {
@@ -367,16 +400,11 @@ impl Edge {
         self.urgent = true;
     }
 
-    async fn suspend(&mut self) {
-        if !has_shell() {
-            self.state.say(Kind::Warning, "nobody could let kli go on, so it is not suspended");
-            return;
-        }
-        drop(timeout(LAST_FRAME, self.writer.idle()).await);
+    /// Stops the process as a job of its shell; returns when somebody has let it go on.
+    fn suspend(&mut self) {
         Guard::leave();
         // The group: whoever is in one pipeline with kli stops as well, as with ^Z of the terminal.
         let stopped = kill_current_process_group(Kill::STOP);
-        // Here somebody has let it go on.
         if stopped.is_err() || self.guard.enter_again().is_err() {
             return;
         }
@@ -405,8 +433,8 @@ impl Edge {
         }
         let last = async {
             self.writer.idle().await;
-            let rows = self.state.take_rows();
-            let frame = self.screen.frame(&rows, &[]) + &self.screen.leave();
+            self.rows.extend(self.state.take_rows());
+            let frame = self.screen.frame(self.rows.make_contiguous(), &[]) + &self.screen.leave();
             self.writer.write(frame);
             self.writer.idle().await;
         };
@@ -477,8 +505,7 @@ impl Writer {
         let (outbox, done) = unbounded_channel();
         thread::Builder::new().name("kli-terminal".to_owned()).spawn(move || {
             for frame in inbox {
-                // For as long as it takes: a terminal may be slow, or stopped for a while.
-                let ok = write_all(&terminal, frame.as_bytes(), None).is_ok();
+                let ok = write_frame(&terminal, &frame).is_ok();
                 if outbox.send(ok).is_err() || !ok {
                     return;
                 }

@@ -204,11 +204,6 @@ impl State {
         std::mem::take(&mut self.rows)
     }
 
-    /// Bytes of rows that wait, about.
-    pub fn waiting(&self) -> usize {
-        self.rows.len().saturating_mul(self.width)
-    }
-
     /// Says whether the region changes by itself as time goes by.
     pub fn is_moving(&self) -> bool {
         self.work.is_some() || self.hint.is_some() || self.asked > 0
