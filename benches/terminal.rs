@@ -58,7 +58,8 @@ impl Tty {
         fs::create_dir_all(&directory).unwrap();
         fs::create_dir_all(home.join("work")).unwrap();
         fs::write(directory.join("settings.json"), settings).unwrap();
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
@@ -257,7 +258,9 @@ fn first_paint(home: &Path, settings: &str) {
         assert!(Command::new("/bin/true").status().unwrap().success());
         nothing.push(start.elapsed());
         let start = Instant::now();
-        assert!(Command::new(KLI).arg("--version").stdout(Stdio::null()).status().unwrap().success());
+        assert!(
+            Command::new(KLI).arg("--version").stdout(Stdio::null()).status().unwrap().success()
+        );
         version.push(start.elapsed());
         let start = Instant::now();
         let mut tty = Tty::start(home, &[], settings);
@@ -289,7 +292,13 @@ fn latency(home: &Path) {
     println!(
         "key to screen while 1 MB/s streams ({rate:.2} MB/s on the terminal): median {:.1} ms, p95 {:.1} ms, \
          most {:.1} ms ({:.1} times that of a quiet terminal: {:.1}, {:.1}, {:.1} ms)",
-        busy.0, busy.1, busy.2, busy.0 / quiet.0, quiet.0, quiet.1, quiet.2
+        busy.0,
+        busy.1,
+        busy.2,
+        busy.0 / quiet.0,
+        quiet.0,
+        quiet.1,
+        quiet.2
     );
     println!("peak memory then: {:.1} MiB", tty.resident("VmHWM:"));
     tty.leave();
@@ -370,7 +379,8 @@ fn main() {
         r#"{{"model": "replay/x", "providers": {{"replay": {{"file": "{}"}}}}}}"#,
         home.join("none.jsonl").display()
     );
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
     if is_wanted("paint") {
         first_paint(&home, &replay);

@@ -6,6 +6,7 @@ mod hostile;
 mod jailed;
 mod life;
 mod load;
+mod looks;
 mod modes;
 mod plain;
 mod screens;
@@ -281,11 +282,6 @@ impl Tty {
         let keys = format!("{:?}", now.special_codes) == format!("{:?}", self.before.special_codes);
         let same = flags(&now) == flags(&self.before) && keys;
         (!same).then(|| format!("{} instead of {}", flags(&now), flags(&self.before)))
-    }
-
-    /// Whether the terminal is as the shell left it, in every setting and mode.
-    pub(crate) fn is_sane(&self) -> bool {
-        self.left().is_empty()
     }
 
     /// Whether the terminal is in the interface's modes: keys come raw, pastes are bracketed, the

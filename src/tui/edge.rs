@@ -24,7 +24,7 @@ use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
@@ -149,6 +149,7 @@ pub async fn run(
         start: Instant::now(),
         screen: Screen::new(look.colors),
         parser: Parser::default(),
+        fed: Instant::now(),
         counted: 0,
         drawn: None,
         urgent: true,
@@ -176,6 +177,8 @@ struct Edge {
     start: Instant,
     screen: Screen,
     parser: Parser,
+    /// When bytes came last, or were given up.
+    fed: Instant,
     /// What the backlog was told last.
     counted: usize,
     drawn: Option<Instant>,
@@ -230,13 +233,14 @@ impl Edge {
             self.rows.extend(self.state.take_rows());
             self.count();
             self.draw();
-            let wait = self.parser.pending();
+            // Counted from what came last: events must not put it off.
+            let ends = self.parser.pending().map(|wait| self.fed + wait);
             let due = self.due();
             let happened = tokio::select! {
                 biased;
                 signal = signals.next() => Happened::Signal(signal),
                 read = read(input) => Happened::Input(read),
-                () = sleep(wait.unwrap_or_default()), if wait.is_some() => Happened::NoMore,
+                () = sleep_until(ends.unwrap_or(self.start)), if ends.is_some() => Happened::NoMore,
                 ok = self.writer.written() => Happened::Written(ok),
                 event = self.talk.events.recv(), if self.agent_is_there => Happened::Event(event),
                 () = &mut self.talk.agent, if self.agent_is_there => Happened::AgentGone,
@@ -268,11 +272,13 @@ impl Edge {
                 | Happened::Written(false) => return Some(143),
                 Happened::Input(Ok(bytes)) => {
                     self.urgent = true;
+                    self.fed = Instant::now();
                     let typed = self.parser.feed(&bytes);
                     self.typed(&typed)
                 }
                 Happened::NoMore => {
                     self.urgent = true;
+                    self.fed = Instant::now();
                     let typed = self.parser.timeout();
                     self.typed(&typed)
                 }

@@ -101,7 +101,9 @@ impl Guard {
         drop(saved);
         OUT.store(false, Ordering::Release);
         BACK.notify_all();
-        done.or_else(|error| if error.kind() == io::ErrorKind::TimedOut { Ok(()) } else { Err(error) })
+        done.or_else(
+            |error| if error.kind() == io::ErrorKind::TimedOut { Ok(()) } else { Err(error) },
+        )
     }
 
     /// Puts everything back for as long as somebody else has the terminal.

@@ -201,6 +201,10 @@ impl State {
 
     /// Takes the rows that are to be emitted: each once.
     pub fn take_rows(&mut self) -> Vec<Line> {
+        // Once a frame, and not for each of the pieces that it takes in.
+        if let Some(answer) = &mut self.answer {
+            self.rows.extend(answer.ready(self.width));
+        }
         std::mem::take(&mut self.rows)
     }
 
@@ -340,6 +344,7 @@ impl State {
         match (key.code, key.ctrl, key.alt) {
             (Code::Esc, ..) => {
                 if recent(escape) {
+                    self.hint = None;
                     return self.interrupt();
                 }
                 self.escape = Some(self.now);

@@ -1,7 +1,10 @@
 //! Foreign text that means harm: escape sequences, titles, clipboards, and characters that lie, from
 //! models, tools, names of files, sessions and errors. A terminal gets nothing of it but letters.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 
@@ -20,12 +23,27 @@ const HARM: &str = "\u{1b}[2J\u{1b}[?1049h\u{1b}]0;evil-title\u{7}\u{1b}]52;c;ZX
 /// Says what of it came through.
 fn harmed(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
-    let mut found: Vec<String> =
-        ["\u{1b}]", "\u{1b}P", "\u{1b}_", "\u{1b}c", "\u{9b}", "\u{9d}", "\u{e}", "\u{f}", "\u{7}", "\u{8}", "\u{1b}[6n", "\u{1b}[c", "\u{1b}[2J", "\u{1b}[10;1H", "\u{1b}[1;1r"]
-            .iter()
-            .filter(|bad| text.contains(**bad))
-            .map(|bad| format!("{bad:?}"))
-            .collect();
+    let mut found: Vec<String> = [
+        "\u{1b}]",
+        "\u{1b}P",
+        "\u{1b}_",
+        "\u{1b}c",
+        "\u{9b}",
+        "\u{9d}",
+        "\u{e}",
+        "\u{f}",
+        "\u{7}",
+        "\u{8}",
+        "\u{1b}[6n",
+        "\u{1b}[c",
+        "\u{1b}[2J",
+        "\u{1b}[10;1H",
+        "\u{1b}[1;1r",
+    ]
+    .iter()
+    .filter(|bad| text.contains(**bad))
+    .map(|bad| format!("{bad:?}"))
+    .collect();
     found.extend(Modes::of(bytes).foreign().iter().map(|mode| format!("mode {mode}")));
     found
 }
@@ -81,8 +99,7 @@ fn nothing_foreign_drives_the_terminal() {
     }
     assert!(!all.contains('\u{202e}') && all.contains("\\u{202e}"), "{all}");
     // And once more from the session's file.
-    let id = env.sessions()[0].file_stem().unwrap().to_str().unwrap().to_owned();
-    let mut tty = Tty::sized(&env, &["--resume", &id], 50, 100);
+    let mut tty = Tty::sized(&env, &["--continue"], 50, 100);
     tty.sees("say what to do");
     tty.press("\x10\x10\x10");
     tty.settles();
@@ -120,19 +137,41 @@ fn hostile_shapes_cost_no_time_that_a_person_sees() {
     let marks = format!("e{}", "\u{301}".repeat(100_000));
     let brackets = "[".repeat(20_000) + &"*_`<".repeat(5000);
     let env = Env::new();
-    let answers = [deep, table, line, glued, marks, brackets, "at last".to_owned()];
-    replay(&env, &answers.clone().map(|text| json!({ "text": text }).to_string()).join("\n"));
+    let answers = [deep, table, line, glued, marks, brackets];
+    let answers: Vec<String> = answers
+        .iter()
+        .enumerate()
+        .map(|(number, text)| json!({ "text": format!("{text}\n\nend of {number}") }).to_string())
+        .collect();
+    replay(&env, &answers.join("\n"));
     let mut tty = Tty::kli(&env, &[]);
     tty.sees("say what to do");
-    for (number, _) in answers.iter().enumerate() {
+    for number in 0..answers.len() {
         tty.press(&format!("prompt{number}\r"));
         // Typed while it is shown, and seen.
+        let start = Instant::now();
         tty.press(&format!("k{number}k"));
         tty.sees(&format!("› k{number}k"));
-        tty.until("the answer", |screen| !screen.contains("Esc Esc interrupts"));
+        let seen = start.elapsed();
+        tty.sees(&format!("end of {number}"));
+        println!("{number}: key after {seen:?}, all after {:?}", start.elapsed());
         tty.press("\x15");
     }
-    tty.sees("at last");
     tty.press("\x04");
+    assert_eq!(tty.ends(), Some(0));
+}
+
+#[test]
+fn a_report_on_a_line_slower_than_a_hand_types_nothing() {
+    let env = Env::new();
+    replay(&env, &json!({ "text": "x" }).to_string());
+    let mut tty = Tty::kli(&env, &[]);
+    tty.sees("say what to do");
+    for byte in "a\u{1b}[<0;33;12Mb\u{1b}[Dc漢".as_bytes() {
+        tty.send(&[*byte]);
+        tty.look(Duration::from_millis(120));
+    }
+    tty.sees("› ac漢b");
+    tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
 }

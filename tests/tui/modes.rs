@@ -17,7 +17,9 @@ impl Modes {
         let mut modes = Self::default();
         for (at, _) in bytes.windows(2).enumerate().filter(|(_, two)| two == b"\x1b[") {
             let rest = &bytes[at + 2..];
-            let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else { break };
+            let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
+                break;
+            };
             let parameters = std::str::from_utf8(&rest[..end]).unwrap_or_default();
             match (parameters.chars().next(), rest[end]) {
                 (Some('?'), how @ (b'h' | b'l')) => {

@@ -40,7 +40,8 @@ fn recorded(answers: &[serde_json::Value]) -> World {
 }
 
 /// The settings of a run on a recording in the jail's home.
-const REPLAY: &str = r#"{"model": "replay/demo", "providers": {"replay": {"file": "~/recording.jsonl"}}}"#;
+const REPLAY: &str =
+    r#"{"model": "replay/demo", "providers": {"replay": {"file": "~/recording.jsonl"}}}"#;
 
 fn recording(answers: &[serde_json::Value]) -> String {
     answers.iter().map(|answer| format!("{answer}\n")).collect()
@@ -50,7 +51,11 @@ fn recording(answers: &[serde_json::Value]) -> String {
 fn start() {
     let world = recorded(&[json!({ "text": "x" })]);
     let mut tty = jailed(&world, REPLAY);
-    picture(&mut tty, "start", "kli has just started in its jail: the shell's line, an empty composer, the footer");
+    picture(
+        &mut tty,
+        "start",
+        "kli has just started in its jail: the shell's line, an empty composer, the footer",
+    );
     tty.press("\x04");
 }
 
@@ -75,7 +80,11 @@ fn streaming() {
     tty.sees("run the tests");
     tty.press("and add one for the empty file");
     tty.settles();
-    picture(&mut tty, "streaming", "An answer streams in: a heading, a table, highlighted code; what is written meanwhile stands in the composer");
+    picture(
+        &mut tty,
+        "streaming",
+        "An answer streams in: a heading, a table, highlighted code; what is written meanwhile stands in the composer",
+    );
     assert!(fake.requests().len() == 1);
     drop(fake);
 }
@@ -99,7 +108,11 @@ fn an_edit() {
     tty.press("mend the header\r");
     tty.sees("14 tests");
     tty.settles();
-    picture(&mut tty, "edit", "An edit with its changes, and a command whose output is folded to its end");
+    picture(
+        &mut tty,
+        "edit",
+        "An edit with its changes, and a command whose output is folded to its end",
+    );
     tty.press("\x04");
 }
 
@@ -118,16 +131,20 @@ fn completion() {
 fn an_interrupt_without_a_jail() {
     let env = Env::new();
     let call = json!({ "text": "I look how large it is.", "calls": [
-        { "name": "bash", "arguments": { "command": "du -sh build; sleep 600" } } ]});
+        { "name": "bash", "arguments": { "command": "echo '12M     build/cache'; sleep 600" } } ]});
     replay(&env, &recording(&[call]));
     let mut tty = Tty::sized(&env, &[], SIZE.0, SIZE.1);
     tty.sees("say what to do");
     tty.press("how large is the build?\r");
-    tty.sees("running bash");
+    tty.sees("  12M");
     tty.press("\x1b\x1b");
     tty.sees("interrupted");
     tty.settles();
-    picture(&mut tty, "interrupted", "An interrupted command outside of any jail: the footer says so in red and in words");
+    picture(
+        &mut tty,
+        "interrupted",
+        "An interrupted command outside of any jail: the footer says so in red and in words",
+    );
     tty.press("\x04");
 }
 
@@ -167,7 +184,8 @@ fn steady(text: &str) -> String {
             if number && ["s", "min", "hidden"].contains(&next.as_str()) {
                 words[at] = "N".to_owned();
             }
-            if words[at].contains("/.tmp") || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c)) {
+            if words[at].contains("/.tmp") || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c))
+            {
                 words[at] = "…".to_owned();
             }
         }
@@ -222,7 +240,8 @@ fn drawn(screen: &vt100::Screen, rows: usize, about: &str, text: &str) -> String
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"monospace\" \
          font-size=\"14\">\n<title>{}</title>\n<desc>{}</desc>\n<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{GROUND}\"/>\n",
-        escape(about), escape(text)
+        escape(about),
+        escape(text)
     );
     for row in 0..u16::try_from(rows).unwrap() {
         let mut column = 0;
@@ -245,7 +264,10 @@ fn drawn(screen: &vt100::Screen, rows: usize, about: &str, text: &str) -> String
             let y = edge + f64::from(row) * high;
             let length = f64::from(column - start) * wide;
             if ground != GROUND {
-                let _ = writeln!(out, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{high}\" fill=\"{ground}\"/>");
+                let _ = writeln!(
+                    out,
+                    "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{high}\" fill=\"{ground}\"/>"
+                );
             }
             if !said.trim().is_empty() {
                 let _ = writeln!(

@@ -134,7 +134,7 @@ fn a_frame_waits_while_the_terminal_is_somebody_elses() {
     let guard = Guard::enter(slave.try_clone().unwrap()).unwrap();
     drop(screen(&master));
     fill(&slave);
-    let rows: Vec<String> = (0..4000).map(|n| format!("row {n}")).collect();
+    let rows: Vec<String> = (0..20_000).map(|n| format!("row {n}")).collect();
     let frame = format!("\r\n{}", rows.join("\r\n"));
     let writer = {
         let slave = slave.try_clone().unwrap();
@@ -155,16 +155,16 @@ fn a_frame_waits_while_the_terminal_is_somebody_elses() {
     bytes.extend(reader.join().unwrap());
     std::thread::sleep(Duration::from_millis(50));
     assert!(Guard::is_out() && !writer.is_finished(), "control");
-    rustix::io::write(&slave, b"the shell says\r\n").unwrap();
+    rustix::io::write(&slave, b"the shell says\n").unwrap();
     read_some(&master, &mut bytes, |bytes| bytes.ends_with(b"says\r\n"));
     let until = bytes.len();
     guard.enter_again().unwrap();
     assert!(!Guard::is_out());
-    read_some(&master, &mut bytes, |bytes| bytes.ends_with(b"row 3999"));
+    read_some(&master, &mut bytes, |bytes| bytes.ends_with(b"row 19999"));
     writer.join().unwrap().unwrap();
     drop(guard);
     // Every row is there once, whole, and the shell's between two of them.
-    let mut parser = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 10_000);
+    let mut parser = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 30_000);
     parser.process(b"\r\n");
     parser.process(&bytes);
     let said = String::from_utf8_lossy(&bytes[..until]).into_owned();
@@ -192,7 +192,11 @@ fn read_some(master: &OwnedFd, bytes: &mut Vec<u8>, is: impl Fn(&[u8]) -> bool) 
     let soon = Timespec { tv_sec: 20, tv_nsec: 0 };
     while !is(bytes) {
         let ready = poll(&mut [PollFd::new(master, PollFlags::IN)], Some(&soon)).unwrap();
-        assert!(ready > 0, "{}", String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(300)..]));
+        assert!(
+            ready > 0,
+            "{}",
+            String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(300)..])
+        );
         let length = rustix::io::read(master, &mut piece).unwrap();
         bytes.extend_from_slice(&piece[..length]);
     }
