@@ -410,10 +410,9 @@ impl Edge {
     fn suspend(&mut self) {
         Guard::leave();
         // The group: whoever is in one pipeline with kli stops as well, as with ^Z of the terminal.
-        let stopped = kill_current_process_group(Kill::STOP);
-        if stopped.is_err() || self.guard.enter_again().is_err() {
-            return;
-        }
+        let _goes_on = kill_current_process_group(Kill::STOP);
+        // A terminal that is gone says so when it is read.
+        drop(self.guard.enter_again());
         self.resized();
     }
 

@@ -47,7 +47,7 @@ struct Saved {
 static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
 /// Says that it has it again.
 static BACK: Condvar = Condvar::new();
-/// The same without a lock.
+/// Says that a fault has taken it away.
 static OUT: AtomicBool = AtomicBool::new(false);
 
 /// How long a terminal may take nothing before the guard gives up on it.
@@ -73,6 +73,8 @@ impl Guard {
             std::panic::set_hook(Box::new(move |info| {
                 put_back();
                 before(info);
+                // Whoever outlives it comes back behind the message.
+                OUT.store(true, Ordering::Release);
             }));
         });
         let guard = Self { terminal };
@@ -143,7 +145,6 @@ fn saved() -> Option<MutexGuard<'static, Option<Saved>>> {
 fn put_back() {
     let saved = saved().and_then(|mut saved| saved.take());
     if let Some(Saved { terminal, modes }) = saved {
-        OUT.store(true, Ordering::Release);
         // A terminal that is gone needs nothing.
         drop(write(&terminal, LEAVE, Some(PATIENCE)));
         let _gone = tcsetattr(&terminal, OptionalActions::Now, &modes);

@@ -65,8 +65,8 @@ fn streaming() {
         | case | length | result |\n|---|---:|---|\n| whole | 128 | ok |\n| cut off | 3 | `panic` |\n| empty | 0 | ok |\n\n\
         The repair is one line:\n\n```rust\nfn header(bytes: &[u8]) -> Option<u32> {\n    // A short file has none.\n    \
         let head = bytes.get(..4)?;\n    Some(u32::from_le_bytes(head.try_into().ok()?))\n}\n```\n\nNow I run the tests";
-    let stream = message([text(said), text(" and the rest of them")]);
-    let end = stream.find("the rest").unwrap();
+    let stream = message([text(said)]);
+    let end = stream.find("event: content_block_stop").unwrap();
     let world = World::new(Who::User);
     let socket = world.dir("home/project").join("model.sock");
     let fake = FakeModel::at_socket(&socket, vec![Answer::new(stream).hang_after(end)]);
@@ -133,7 +133,10 @@ fn an_interrupt_without_a_jail() {
     let call = json!({ "text": "I look how large it is.", "calls": [
         { "name": "bash", "arguments": { "command": "echo '12M     build/cache'; sleep 600" } } ]});
     replay(&env, &recording(&[call]));
-    let mut tty = Tty::sized(&env, &[], SIZE.0, SIZE.1);
+    let mut kli = env.command(&[]);
+    fs::create_dir(env.home().join("shop")).unwrap();
+    kli.current_dir(env.home().join("shop"));
+    let mut tty = Tty::start(&kli, SIZE.0, SIZE.1);
     tty.sees("say what to do");
     tty.press("how large is the build?\r");
     tty.sees("  12M");
@@ -143,7 +146,7 @@ fn an_interrupt_without_a_jail() {
     picture(
         &mut tty,
         "interrupted",
-        "An interrupted command outside of any jail: the footer says so in red and in words",
+        "An interrupted command outside of kli's jail: the footer says what there is instead, in a warning colour and in words",
     );
     tty.press("\x04");
 }
@@ -262,14 +265,18 @@ fn drawn(screen: &vt100::Screen, rows: usize, about: &str, text: &str) -> String
             let (letters, ground, attributes) = look;
             let x = edge + f64::from(start) * wide;
             let y = edge + f64::from(row) * high;
-            let length = f64::from(column - start) * wide;
+            let mut length = f64::from(column - start) * wide;
             if ground != GROUND {
                 let _ = writeln!(
                     out,
                     "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{high}\" fill=\"{ground}\"/>"
                 );
             }
-            if !said.trim().is_empty() {
+            // Blanks at the end need no letters.
+            let blanks = said.len() - said.trim_end_matches(' ').len();
+            said.truncate(said.len() - blanks);
+            length -= f64::from(u16::try_from(blanks).unwrap()) * wide;
+            if !said.is_empty() {
                 let _ = writeln!(
                     out,
                     "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\" fill=\"{letters}\"{attributes}>{}</text>",

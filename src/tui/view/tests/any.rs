@@ -156,6 +156,8 @@ fn apply(it: &mut State, step: Step, now: &mut u64) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn any_state_at_any_size_is_drawn_within_it(
         width in 1_usize..400, height in 1_usize..80, steps in proptest::collection::vec(step(), 1..40),
