@@ -67,7 +67,7 @@ fn streaming() {
         let head = bytes.get(..4)?;\n    Some(u32::from_le_bytes(head.try_into().ok()?))\n}\n```\n\nNow I run the tests";
     let stream = message([text(said)]);
     let end = stream.find("event: content_block_stop").unwrap();
-    let world = World::new(Who::User);
+    let world = World::new(Who::Root);
     let socket = world.dir("home/project").join("model.sock");
     let fake = FakeModel::at_socket(&socket, vec![Answer::new(stream).hang_after(end)]);
     let settings = format!(
