@@ -1,6 +1,7 @@
 //! The terminal interface as a person has it: real programs on a pseudo-terminal, read through a
 //! terminal emulator. What is asserted is the screen, what scrolled off it, and the terminal's modes.
 
+mod editor;
 mod faults;
 mod hostile;
 mod jailed;
@@ -8,6 +9,7 @@ mod life;
 mod load;
 mod looks;
 mod modes;
+mod picking;
 mod plain;
 mod screens;
 mod talk;
@@ -265,7 +267,6 @@ impl Tty {
         if let Some(change) = self.changed() {
             left.push(change);
         }
-        left.extend(modes.foreign().iter().map(|mode| format!("mode {mode} was touched")));
         if self.parser.screen().alternate_screen() {
             left.push("the alternate screen".to_owned());
         }
@@ -284,15 +285,16 @@ impl Tty {
         (!same).then(|| format!("{} instead of {}", flags(&now), flags(&self.before)))
     }
 
+    /// Whether the terminal is as the shell left it, in every setting and mode.
+    pub(crate) fn is_sane(&self) -> bool {
+        self.left().is_empty()
+    }
+
     /// Whether the terminal is in the interface's modes: keys come raw, pastes are bracketed, the
     /// keyboard's flags are pushed, and the cursor is hidden since it is drawn.
     pub(crate) fn is_taken(&self) -> bool {
         let modes = Modes::of(&self.bytes);
-        self.changed().is_some()
-            && modes.is_on(2004)
-            && !modes.is_on(25)
-            && modes.keyboard == 1
-            && modes.foreign().is_empty()
+        self.changed().is_some() && modes.is_on(2004) && !modes.is_on(25) && modes.keyboard == 1
     }
 
     /// The most memory that the process ever had, in bytes (`VmHWM`, proc_pid_status(5)).

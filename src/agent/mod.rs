@@ -45,6 +45,7 @@ pub use compact::Compacted;
 pub use context::Surroundings;
 pub use driver::Agent;
 pub use ledger::Ledger;
+pub use mentions::{begins_mention, mention_of};
 pub use parts::{Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
 pub use stuck::REPEATS;

@@ -25,7 +25,7 @@ use super::{
     error::CliError,
     fallback,
     instructions::Instructions,
-    journal::{self, Started, Wish},
+    journal::{self, SharedLog, Started, Wish},
     provider::open_model,
     setup::Setup,
     terminal,
@@ -77,6 +77,8 @@ pub(crate) struct Ready {
     pub(crate) session: Option<String>,
     /// What people should know about it.
     pub(crate) notices: Vec<String>,
+    /// Where a person writes to the session besides the conversation.
+    pub(crate) log: Option<SharedLog>,
 }
 
 impl<'a> Assembly<'a> {
@@ -125,8 +127,13 @@ impl<'a> Assembly<'a> {
         self.models.fallbacks.iter().map(|model| &**model)
     }
 
-    pub(crate) fn subject(&self) -> &Subject {
+    pub(crate) fn subject(&self) -> &Arc<Subject> {
         &self.subject
+    }
+
+    /// Returns what takes keys out of a text.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     pub(crate) fn confinement(&self) -> Confinement {
@@ -215,7 +222,7 @@ impl<'a> Assembly<'a> {
             ledger,
             timed: run.timings,
         };
-        Ok(Ready { parts, session: begun.id, notices })
+        Ok(Ready { parts, session: begun.id, notices, log: begun.log })
     }
 
     /// Returns what is said besides about a model that is not reached.

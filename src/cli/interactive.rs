@@ -1,12 +1,14 @@
 //! The terminal interface, put together: what a conversation is made of, and who answers commands.
 //! A command's answer is what the command line prints, caught on its way out.
 
+mod desk;
 mod fault;
 
 use std::{
     io,
+    os::fd::OwnedFd,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc as blocking},
+    sync::{Arc, PoisonError, mpsc as blocking},
     thread,
 };
 
@@ -17,14 +19,15 @@ use tokio::{
 
 use crate::{
     agent::{Agent, Backlog, Event},
-    authority::Confinement,
+    authority::{Confinement, Subject},
     config::names,
     host::{self, Host, secrets::Handed},
     model::Model,
-    session::Store,
+    session::{History, Store},
     tool::{Context, inspect::Told},
     tui::{
-        self, Answer, Conversation, Look, Root,
+        self, Answer, Conversation, Editing, Look, Root,
+        found::Found,
         state::{Facts, Level},
     },
 };
@@ -36,7 +39,7 @@ use super::{
     credentials::Keys,
     doctor,
     error::CliError,
-    journal::Wish,
+    journal::{SharedLog, Wish},
     models, print_authority,
     provider::{chosen_effort, model_name},
     sessions,
@@ -79,8 +82,13 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
             Ok(assembly) => assembly,
             Err(code) => return Ok(tui::End { code, session: None }),
         };
-        let context = None;
-        let mut house = House { run, setup, assembly, context, asks, answers };
+        let (said, to_keep) = blocking::channel();
+        if let Some(history) = history(run, setup) {
+            let out = answers.clone();
+            scope.spawn(move || desk::keep_history(&history, &to_keep, &out));
+        }
+        let (context, log) = (None, None);
+        let mut house = House { run, setup, assembly, context, asks, answers, log, said };
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
@@ -131,10 +139,20 @@ fn assemble<'a>(
     Assembly::new(setup, opened?, redactor).map(Ok)
 }
 
+/// Returns where what is said is kept for later sessions, unless nothing is to be kept.
+fn history(run: &RunArguments, setup: &Setup) -> Option<History> {
+    let is_kept = !run.no_session && setup.settings.session.or(true);
+    let paths = setup.paths.as_ref().filter(|_| is_kept)?;
+    Some(History::new(paths.state(), &setup.workspace))
+}
+
 /// What a thread of its own is asked, so that keys are seen meanwhile.
 struct Asked {
     name: &'static str,
+    rest: String,
     session: Option<String>,
+    subject: Arc<Subject>,
+    log: Option<SharedLog>,
 }
 
 /// Answers commands until nobody asks any more.
@@ -148,12 +166,16 @@ fn answer_all(
     for asked in commands {
         let command = || {
             fault::on_demand(setup, fault::Place::Command);
-            setup.environment.within(|| answer(&asked, run, handed))
+            setup.environment.within(|| answer(&asked, setup, run, handed))
         };
         let (result, text, mut errors) =
             terminal::captured(|| catch_unwind(AssertUnwindSafe(command)));
         let failed = match result {
-            Ok(Ok(_)) => false,
+            Ok(Ok(Some(answer))) => {
+                tell(&asked, answer, answers);
+                continue;
+            }
+            Ok(Ok(None)) => false,
             Ok(Err(error)) => {
                 errors.push_str(&error.lines().join("\n"));
                 true
@@ -163,23 +185,60 @@ fn answer_all(
                 true
             }
         };
-        drop(answers.send(Answer { text, errors, failed }));
+        drop(answers.send(Answer { text, errors, failed, ..Answer::default() }));
     }
 }
 
-fn answer(asked: &Asked, run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
-    match asked.name {
+/// Tells an answer; the session's name may be another one now.
+fn tell(asked: &Asked, answer: Answer, answers: &UnboundedSender<Answer>) {
+    if asked.name == "name" {
+        tell_name(asked.log.as_ref(), answers);
+    }
+    drop(answers.send(answer));
+}
+
+fn tell_name(log: Option<&SharedLog>, answers: &UnboundedSender<Answer>) {
+    let name = log.and_then(|log| {
+        let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.name().map(str::to_owned)
+    });
+    drop(answers.send(Answer { found: Some(Found::Name(name)), ..Answer::default() }));
+}
+
+/// Answers a command: with an answer, or with what was printed.
+fn answer(
+    asked: &Asked,
+    setup: &Setup,
+    run: &RunArguments,
+    handed: &Handed,
+) -> Result<Option<Answer>, CliError> {
+    let now = asked.session.as_deref();
+    let _printed = match asked.name {
+        "resume" => return desk::sessions(setup, now).map(Some),
+        "tree" => return desk::tree(setup, now).map(Some),
+        "name" => return desk::name(&asked.rest, asked.log.as_ref()).map(Some),
+        "mcp" => return Ok(Some(desk::not_yet(setup, "MCP servers", "mcpServers"))),
+        "skills" => return Ok(Some(desk::not_yet(setup, "skills", "skills"))),
+        "prompts" => return Ok(Some(desk::not_yet(setup, "prompt templates", "prompts"))),
+        "export" if !asked.rest.is_empty() => {
+            let (exported, text, _) = terminal::captured(|| export(now));
+            exported?;
+            return desk::export_to(setup, &asked.subject, &asked.rest, &text).map(Some);
+        }
         "authority" => print_authority(run),
         "model" => models::run(run, false, handed),
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
-        "export" => {
-            let id = asked.session.clone().ok_or_else(|| no_session("export"))?;
-            sessions::run(&SessionsCommand::Export { id, format: ExportFormat::Markdown })
-        }
+        "export" => export(now),
         other => Err(CliError::internal(format!("nobody answers `/{other}`"))),
-    }
+    }?;
+    Ok(None)
+}
+
+fn export(session: Option<&str>) -> Result<u8, CliError> {
+    let id = session.ok_or_else(|| no_session("export"))?.to_owned();
+    sessions::run(&SessionsCommand::Export { id, format: ExportFormat::Markdown })
 }
 
 fn no_session(what: &str) -> CliError {
@@ -196,6 +255,10 @@ struct House<'a> {
     context: Option<Arc<Context>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
+    /// The session of the conversation that goes on, to be written to besides.
+    log: Option<SharedLog>,
+    /// What was said, to be kept.
+    said: blocking::Sender<String>,
 }
 
 impl House<'_> {
@@ -218,8 +281,10 @@ impl House<'_> {
         let (setup, assembly) = (self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
-        let Ready { parts, session, notices } =
+        let Ready { parts, session, notices, log } =
             assembly.converse(run, wish, None, Arc::clone(&backlog))?;
+        tell_name(log.as_ref(), &self.answers);
+        self.log = log;
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
         let (confined, level) = self.confined();
@@ -347,15 +412,10 @@ impl Root for House<'_> {
                 let found = store.find(workspace, now).map_err(|error| error.to_string())?;
                 Some(store.fork(workspace, &found).map_err(|error| error.to_string())?.id)
             }
-            "resume" if what.is_empty() => {
-                let found = kept("go on with")?.list(workspace).map_err(|e| e.to_string())?;
-                let latest = found.into_iter().find(|found| now != Some(found.id.as_str()));
-                let none =
-                    || "there is no other session of this directory to go on with".to_owned();
-                Some(latest.ok_or_else(none)?.id)
-            }
             "resume" => {
-                let found = kept("go on with")?.find(workspace, what).map_err(|e| e.to_string())?;
+                let found = kept("go on with")?
+                    .find_anywhere(workspace, what)
+                    .map_err(|e| e.to_string())?;
                 if now == Some(found.id.as_str()) {
                     return Err(format!("`{}` is the session that goes on now", found.id));
                 }
@@ -366,13 +426,30 @@ impl Root for House<'_> {
         self.converse(&RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))
     }
 
-    fn ask(&mut self, name: &'static str, _rest: String, session: Option<String>) {
+    fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
         fault::on_demand(self.setup, fault::Place::Loop);
         match self.known(name) {
             Some(text) => {
                 drop(self.answers.send(Answer { text, ..Answer::default() }));
             }
-            None => drop(self.asks.send(Asked { name, session })),
+            None => {
+                let (subject, log) = (Arc::clone(self.assembly.subject()), self.log.clone());
+                drop(self.asks.send(Asked { name, rest, session, subject, log }));
+            }
         }
+    }
+
+    fn files(&mut self) {
+        let (workspace, subject) = (self.setup.workspace.clone(), self.assembly.subject());
+        desk::look_for_files(workspace, Arc::clone(subject), self.answers.clone());
+    }
+
+    fn remember(&mut self, text: String) {
+        // Nobody listens where nothing is kept.
+        drop(self.said.send(self.assembly.redactor().redact(&text).into_owned()));
+    }
+
+    fn edit(&mut self, text: &str, terminal: OwnedFd) -> Result<Editing, String> {
+        desk::edit(&self.setup.environment, self.setup.paths.as_ref(), text, &terminal)
     }
 }

@@ -39,38 +39,48 @@ pub const COMMANDS: &[Command] = &[
     command("config", "", "every setting with the layer it came from", By::Root),
     command("context", "", "what the model is sent", By::Root),
     command("doctor", "", "what could stop a run, and what stays risky", By::Root),
-    command("export", "", "this session as Markdown", By::Root),
+    command("export", "[FILE]", "this session as Markdown, printed or to a new file", By::Root),
     command("fork", "", "go on with a copy of this session", By::Conversation),
     command("help", "", "the commands and the keys", By::Interface),
+    command("mcp", "", "the MCP servers", By::Root),
     command("model", "", "every known model, and the one that is asked", By::Root),
+    command("name", "[TEXT]", "how this session is called", By::Root),
+    command("prompts", "", "the prompt templates", By::Root),
     command("quit", "", "leave", By::Interface),
     command(
         "resume",
         "[ID]",
-        "go on with another session, the latest by default",
+        "go on with another session; without an ID there is a list",
         By::Conversation,
     ),
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
+    command("skills", "", "the skills", By::Root),
     command("tools", "", "the tools on offer", By::Root),
+    command("tree", "", "this session and its copies, to go on with one", By::Root),
     command("usage", "", "the tokens of this session, and what they cost", By::Interface),
 ];
 
 /// The keys, for `/help`.
 pub const KEYS: &[(&str, &str)] = &[
     ("Enter", "send; while the agent works: tell it at the next boundary"),
-    ("Tab", "complete a command; while the agent works: queue as the next prompt"),
+    ("Tab", "complete a command or an @file; while the agent works: queue as the next prompt"),
     ("Shift-Enter, Alt-Enter, Ctrl-J", "a new line"),
     ("Esc Esc", "interrupt"),
     ("Ctrl-C", "interrupt or empty the line; twice: leave"),
     ("Ctrl-D", "leave, when nothing is written"),
     ("Ctrl-Z", "suspend"),
     ("Ctrl-_", "undo (Alt-R: redo)"),
+    ("Ctrl-G", "write in your editor ($VISUAL, $EDITOR)"),
+    ("Ctrl-R", "search what was said before"),
     ("Ctrl-O", "the last folded result whole"),
     ("Ctrl-L", "draw anew"),
-    ("Up, Down, Ctrl-P, Ctrl-N", "earlier prompts"),
+    ("Up, Down, Ctrl-P, Ctrl-N", "earlier prompts that begin so; Up takes back what waits"),
     ("Ctrl-A, Ctrl-E, Alt-B, Alt-F", "start and end of the line, by words"),
-    ("Ctrl-W, Ctrl-U, Ctrl-K, Ctrl-Y", "delete a word, to the start, to the end; put back"),
+    (
+        "Ctrl-W, Ctrl-U, Ctrl-K, Ctrl-Y",
+        "delete a word, to the start, to the end; put back (Alt-Y: earlier)",
+    ),
 ];
 
 /// Reads a prompt that begins with a slash; `None` when it is no command but a path or the like.
@@ -132,7 +142,7 @@ mod tests {
     fn an_unknown_command_is_answered_with_the_nearest() {
         let error = |text| parse(text).unwrap().unwrap_err();
         assert_eq!(error("/hlep"), "there is no command `/hlep`; did you mean `/help`?");
-        assert_eq!(error("/nope"), "there is no command `/nope`; `/help` lists them");
+        assert_eq!(error("/zzzz"), "there is no command `/zzzz`; `/help` lists them");
         assert_eq!(error("/quit now"), "`/quit` takes nothing, and `now` follows it");
         assert!(parse("/etc/hosts is what").is_none() && parse("hello").is_none());
         let (found, rest) = parse("/resume  abc ").unwrap().unwrap();

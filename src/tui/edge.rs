@@ -4,14 +4,11 @@
 //! neither keys nor signals: what happens meanwhile goes into the next frame, and the model's answer
 //! is not read on while too much waits. Nothing ticks while nothing moves.
 
-use std::{
-    collections::VecDeque,
-    io,
-    os::fd::OwnedFd,
-    sync::{Arc, mpsc as blocking},
-    thread,
-    time::Duration,
-};
+mod editing;
+mod signals;
+mod writer;
+
+use std::{collections::VecDeque, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use rustix::{
@@ -22,8 +19,7 @@ use rustix::{
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
     time::{Instant, sleep_until, timeout},
 };
 
@@ -34,7 +30,8 @@ use crate::{
 
 use super::{
     block::Kind,
-    guard::{Guard, write_frame},
+    found::Found,
+    guard::Guard,
     input::Parser,
     key::{Key, Typed},
     screen::Screen,
@@ -42,6 +39,11 @@ use super::{
     style::Line,
     view,
 };
+
+use editing::Lent;
+pub use editing::{Editing, EditorIs};
+use signals::{SignalIs, Signals};
+use writer::Writer;
 
 /// The least time between two frames that no key asked for.
 const FRAME: Duration = Duration::from_millis(16);
@@ -90,6 +92,8 @@ pub struct Answer {
     pub errors: String,
     /// Whether it failed.
     pub failed: bool,
+    /// What was found in the place of a text.
+    pub found: Option<Found>,
 }
 
 /// Who started the interface, and knows everything that it does not.
@@ -103,6 +107,20 @@ pub trait Root {
 
     /// Has a command answered; the answer comes on the channel that `run` was given.
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>);
+
+    /// Has the files looked for that can be mentioned; they come on the same channel.
+    fn files(&mut self) {}
+
+    /// Keeps what was said for later sessions.
+    fn remember(&mut self, _text: String) {}
+
+    /// Starts the person's editor on a text; the terminal is its own until it ends.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn edit(&mut self, _text: &str, _terminal: OwnedFd) -> Result<Editing, String> {
+        Err("there is no editor here".to_owned())
+    }
 }
 
 /// How the interface looks and begins.
@@ -163,6 +181,7 @@ pub async fn run(
         talk: first,
         agent_is_there: true,
         answers,
+        lent: None,
     };
     if let Some(prompt) = look.prompt {
         let effects = edge.state.submit(prompt);
@@ -196,6 +215,8 @@ struct Edge {
     talk: Conversation,
     agent_is_there: bool,
     answers: UnboundedReceiver<Answer>,
+    /// The editor that has the terminal.
+    lent: Option<Lent>,
 }
 
 enum Happened {
@@ -206,6 +227,7 @@ enum Happened {
     Event(Option<Event>),
     AgentGone,
     Answer(Answer),
+    Editor(EditorIs),
     Due,
 }
 
@@ -219,7 +241,7 @@ impl Edge {
     ) -> Option<u8> {
         loop {
             self.state.at(self.start.elapsed());
-            if Guard::is_out() {
+            if Guard::is_out() && self.lent.is_none() {
                 // A fault of somebody else's, who told of it on the terminal.
                 if self.guard.enter_again().is_err() {
                     return Some(143);
@@ -239,7 +261,8 @@ impl Edge {
             let happened = tokio::select! {
                 biased;
                 signal = signals.next() => Happened::Signal(signal),
-                read = read(input) => Happened::Input(read),
+                read = read(input), if self.lent.is_none() => Happened::Input(read),
+                editor = Lent::changed(&mut self.lent) => Happened::Editor(editor),
                 () = sleep_until(ends.unwrap_or(self.start)), if ends.is_some() => Happened::NoMore,
                 ok = self.writer.written() => Happened::Written(ok),
                 event = self.talk.events.recv(), if self.agent_is_there => Happened::Event(event),
@@ -249,6 +272,18 @@ impl Edge {
             };
             self.state.at(self.start.elapsed());
             let effects = match happened {
+                // They are the editor's, which stands in the same group.
+                Happened::Signal(SignalIs::Interrupt | SignalIs::Stop | SignalIs::GoOn)
+                    if self.lent.is_some() =>
+                {
+                    continue;
+                }
+                Happened::Editor(editor) => {
+                    if !self.editor_is(editor) {
+                        return Some(143);
+                    }
+                    Vec::new()
+                }
                 Happened::Signal(SignalIs::Interrupt) => {
                     self.urgent = true;
                     self.state.typed(&Typed::Key(Key::ctrl('c')))
@@ -306,7 +341,10 @@ impl Edge {
                     Vec::new()
                 }
                 Happened::Answer(answer) => {
-                    self.state.answered(&answer.text, &answer.errors, answer.failed);
+                    match answer.found {
+                        Some(found) => self.state.found(found),
+                        None => self.state.answered(&answer.text, &answer.errors, answer.failed),
+                    }
                     Vec::new()
                 }
                 Happened::Due => Vec::new(),
@@ -347,16 +385,21 @@ impl Edge {
                 Effect::Suspend => self
                     .state
                     .say(Kind::Warning, "nobody could let kli go on, so it is not suspended"),
+                Effect::Edit(text) => self.lend(&text, root).await,
+                Effect::Files => root.files(),
                 Effect::Redraw => self.screen.resized(),
                 Effect::Quit => return true,
             }
+        }
+        for text in self.state.take_said() {
+            root.remember(text);
         }
         false
     }
 
     /// Says when something is to be drawn although nothing happens.
     fn due(&self) -> Option<Instant> {
-        if self.writer.is_busy() {
+        if self.writer.is_busy() || self.lent.is_some() {
             return None;
         }
         let drawn = self.drawn.unwrap_or(self.start);
@@ -373,7 +416,8 @@ impl Edge {
         let now = Instant::now();
         let soon = self.drawn.is_some_and(|drawn| now < drawn + FRAME);
         let moved = self.state.is_moving() && self.drawn.is_none_or(|drawn| now >= drawn + TICK);
-        if self.writer.is_busy() || !(self.dirty || moved) || (soon && !self.urgent) {
+        let is_elsewhere = self.writer.is_busy() || self.lent.is_some();
+        if is_elsewhere || !(self.dirty || moved) || (soon && !self.urgent) {
             return;
         }
         let rows: Vec<Line> = self.rows.drain(..ROWS.min(self.rows.len())).collect();
@@ -418,6 +462,10 @@ impl Edge {
 
     /// Ends what runs, draws the last rows, and gives the terminal back.
     async fn end(&mut self, code: Option<u8>) {
+        // An editor that has the terminal ends first.
+        if let Some(lent) = self.lent.take() {
+            lent.take_back(&self.terminal, true);
+        }
         self.state.leaving();
         if self.state.is_working() {
             let op = if code.is_some() { Op::Terminate } else { Op::Interrupt };
@@ -492,99 +540,6 @@ pub(super) async fn read(input: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
                     Err(error) => return Err(error.into()),
                 }
             }
-        }
-    }
-}
-
-/// What writes frames, one at a time.
-struct Writer {
-    frames: blocking::Sender<String>,
-    done: UnboundedReceiver<bool>,
-    /// Bytes that are being written.
-    bytes: usize,
-}
-
-impl Writer {
-    fn start(terminal: OwnedFd) -> io::Result<Self> {
-        let (frames, inbox) = blocking::channel::<String>();
-        let (outbox, done) = unbounded_channel();
-        thread::Builder::new().name("kli-terminal".to_owned()).spawn(move || {
-            for frame in inbox {
-                let ok = write_frame(&terminal, &frame).is_ok();
-                if outbox.send(ok).is_err() || !ok {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { frames, done, bytes: 0 })
-    }
-
-    fn is_busy(&self) -> bool {
-        self.bytes > 0
-    }
-
-    fn write(&mut self, frame: String) {
-        self.bytes += frame.len();
-        // A thread that has ended has said so.
-        drop(self.frames.send(frame));
-    }
-
-    /// Waits until the frame is written: false when it cannot be. Pends while nothing is written.
-    async fn written(&mut self) -> bool {
-        if self.bytes == 0 {
-            return std::future::pending().await;
-        }
-        let ok = self.done.recv().await.unwrap_or(false);
-        self.bytes = 0;
-        ok
-    }
-
-    async fn idle(&mut self) {
-        if self.bytes > 0 {
-            self.written().await;
-        }
-    }
-}
-
-enum SignalIs {
-    Resized,
-    Interrupt,
-    End,
-    Stop,
-    GoOn,
-}
-
-struct Signals {
-    resize: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    stop: Signal,
-    go_on: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let raw = |signal: Kill| SignalKind::from_raw(signal.as_raw());
-        Ok(Self {
-            resize: signal(SignalKind::window_change())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            stop: signal(raw(Kill::TSTP))?,
-            go_on: signal(raw(Kill::CONT))?,
-        })
-    }
-
-    async fn next(&mut self) -> SignalIs {
-        tokio::select! {
-            biased;
-            _ = self.terminate.recv() => SignalIs::End,
-            _ = self.hangup.recv() => SignalIs::End,
-            _ = self.interrupt.recv() => SignalIs::Interrupt,
-            _ = self.go_on.recv() => SignalIs::GoOn,
-            _ = self.stop.recv() => SignalIs::Stop,
-            _ = self.resize.recv() => SignalIs::Resized,
         }
     }
 }

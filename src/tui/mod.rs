@@ -4,6 +4,7 @@
 //! - [`state`]: what is written, what happens, what waits; inputs in, effects out; pure.
 //! - [`view`]: the state as rows of the region at the bottom; pure.
 //! - [`cells`], [`style`], [`markdown`], [`code`], [`block`]: text to rows; pure.
+//! - [`complete`], [`picker`]: what a beginning can become, and a list to choose from; pure.
 //! - [`screen`]: rows to the bytes of a frame; pure.
 //! - `guard`: the modes of the terminal, and how they are put back whatever happens.
 //! - `edge`: the loop that joins terminal, agent, clock and signals.
@@ -16,17 +17,20 @@ pub mod block;
 pub mod cells;
 pub mod code;
 pub mod command;
+pub mod complete;
 pub mod composer;
 mod edge;
+pub mod found;
 mod guard;
 pub mod input;
 pub mod key;
 pub mod markdown;
+pub mod picker;
 mod plain;
 pub mod screen;
 pub mod state;
 pub mod style;
 pub mod view;
 
-pub use edge::{Answer, Conversation, End, Look, Root, run};
+pub use edge::{Answer, Conversation, Editing, EditorIs, End, Look, Root, run};
 pub use plain::run_plain;

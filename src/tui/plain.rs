@@ -17,6 +17,7 @@ use crate::agent::{Event, Op};
 use super::{
     block,
     edge::{Answer, Conversation, End, Look, Root, read, size},
+    found::Found,
     guard::write,
     key::{Key, Typed},
     state::{Effect, State},
@@ -111,7 +112,13 @@ pub async fn run_plain(
                 Vec::new()
             }
             Some(answer) = answers.recv() => {
-                plain.state.answered(&answer.text, &answer.errors, answer.failed);
+                match answer.found {
+                    Some(Found::Choices(choices)) => {
+                        plain.state.answered(&choices.as_text(), "", false);
+                    }
+                    Some(found) => plain.state.found(found),
+                    None => plain.state.answered(&answer.text, &answer.errors, answer.failed),
+                }
                 Vec::new()
             }
         };
@@ -178,12 +185,15 @@ impl Plain<'_> {
                     }
                     Err(sentence) => self.state.answered("", &sentence, true),
                 },
-                Effect::Suspend | Effect::Redraw => {}
+                Effect::Suspend | Effect::Redraw | Effect::Edit(_) | Effect::Files => {}
                 Effect::Quit => {
                     self.print("\n")?;
                     return Ok(true);
                 }
             }
+        }
+        for text in self.state.take_said() {
+            self.root.remember(text);
         }
         Ok(false)
     }

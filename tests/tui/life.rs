@@ -56,6 +56,8 @@ fn term_and_hup_end_the_run_and_restore_the_terminal() {
         tty.signal(signal);
         assert_eq!(tty.ends(), Some(143), "{signal:?}");
         assert_eq!(tty.left(), [""; 0], "{signal:?}");
+        // Neither mouse nor focus nor the alternate screen was ever asked for.
+        assert_eq!(super::modes::Modes::of(&tty.bytes).foreign(), [0; 0]);
         // What was said is kept, and can be gone on with.
         let session = env.session();
         assert!(session.iter().any(|line| line.to_string().contains("begun")));

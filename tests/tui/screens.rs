@@ -2,7 +2,7 @@
 //! them. `KLI_UPDATE_DOCS=1` draws them anew; otherwise what they show is compared with what the
 //! runs show now, but for clocks and counts that depend on the machine.
 
-use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::json;
 
@@ -67,14 +67,12 @@ fn streaming() {
         let head = bytes.get(..4)?;\n    Some(u32::from_le_bytes(head.try_into().ok()?))\n}\n```\n\nNow I run the tests";
     let stream = message([text(said)]);
     let end = stream.find("event: content_block_stop").unwrap();
-    let world = World::new(Who::Root);
-    let socket = world.dir("home/project").join("model.sock");
-    let fake = FakeModel::at_socket(&socket, vec![Answer::new(stream).hang_after(end)]);
+    let world = World::new(Who::User);
+    let fake = FakeModel::start(vec![Answer::new(stream).hang_after(end)]);
     let settings = format!(
-        r#"{{"model": "local/claude-sonnet-4-5", "providers": {{"local": {{"kind": "anthropic", "baseUrl": "unix:{}"}}}}}}"#,
-        socket.display()
+        r#"{{"model": "local/m", "providers": {{"local": {{"kind": "anthropic", "baseUrl": "{}"}}}}}}"#,
+        fake.base_url()
     );
-    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
     let mut tty = jailed(&world, &settings);
     tty.press("why does it panic on short files?\r");
     tty.sees("run the tests");
