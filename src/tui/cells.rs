@@ -233,6 +233,10 @@ fn look(style: &mut Style, parameters: &str) {
             _ => {}
         }
     }
+    // Letters in the colour of their ground are meant not to be read.
+    if style.foreground.is_some() && style.foreground == style.background {
+        style.background = None;
+    }
 }
 
 /// Wraps styled text into rows of at most `most` cells, between words where it can be. `first` stands

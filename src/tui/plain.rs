@@ -19,7 +19,7 @@ use super::{
     block,
     edge::{Answer, Conversation, End, Look, Root, is_silent, read, size},
     found::Found,
-    guard::write_all,
+    guard::write,
     key::{Key, Typed},
     state::{Effect, State},
 };
@@ -144,7 +144,7 @@ pub async fn run_plain(
 
 impl Plain<'_> {
     fn print(&mut self, text: &str) -> io::Result<()> {
-        write_all(&self.terminal, text.as_bytes(), None)
+        write(&self.terminal, text.as_bytes(), None)
     }
 
     /// Prints what is final, and asks for a line when nothing goes on.

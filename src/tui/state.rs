@@ -231,12 +231,11 @@ impl State {
 
     /// Takes the rows that are to be emitted: each once.
     pub fn take_rows(&mut self) -> Vec<Line> {
+        // Once a frame, and not for each of the pieces that it takes in.
+        if let Some(answer) = &mut self.answer {
+            self.rows.extend(answer.ready(self.width));
+        }
         std::mem::take(&mut self.rows)
-    }
-
-    /// Bytes of rows that wait, about.
-    pub fn waiting(&self) -> usize {
-        self.rows.len().saturating_mul(self.width)
     }
 
     /// Says whether the region changes by itself as time goes by.
@@ -393,6 +392,7 @@ impl State {
         match (key.code, key.ctrl, key.alt) {
             (Code::Esc, ..) => {
                 if recent(escape) {
+                    self.hint = None;
                     return self.interrupt();
                 }
                 self.escape = Some(self.now);
