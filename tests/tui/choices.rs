@@ -336,7 +336,7 @@ fn what_is_no_display_state_is_left_alone_or_left_out() {
         tty.sees("anthropic/declared");
         says(&mut tty, "/theme dark", "kept for the next start");
         leaves(&mut tty);
-        assert_eq!(display_state(&env), json!({ "theme": "dark" }), "{:.40}", forged);
+        assert_eq!(display_state(&env), json!({ "theme": "dark" }), "{forged:.40}");
     }
     // A link is somebody's: it is neither read, followed nor replaced.
     let target = env.home().join("target.json");

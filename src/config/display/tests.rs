@@ -76,8 +76,8 @@ fn a_key_belongs_to_the_strongest_layer_that_binds_it() {
 #[test]
 fn a_theme_builds_on_another_and_is_found_by_its_name() {
     let settings = parse(
-        r##"{ "theme": "mine", "themes": { "mine": { "base": "dark",
-             "colors": { "error": "bold #ff0000", "dim": "plain" } } } }"##,
+        r#"{ "theme": "mine", "themes": { "mine": { "base": "dark",
+             "colors": { "error": "bold #ff0000", "dim": "plain" } } } }"#,
     )
     .unwrap();
     let theme = settings.chosen_theme();
