@@ -2,8 +2,10 @@
 //! terminal emulator. What is asserted is the screen, what scrolled off it, and the terminal's modes.
 
 mod choices;
+mod editor;
 mod jailed;
 mod life;
+mod picking;
 mod plain;
 mod talk;
 mod tmux;

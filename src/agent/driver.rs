@@ -75,6 +75,7 @@ impl Agent {
         let candidate = |model: &Arc<dyn Model>| Candidate {
             name: model.name().to_owned(),
             price: model.price(),
+            window: model.context_window(),
         };
         let known = bench.tools.iter().map(|tool| tool.name()).chain(tool_names());
         let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry)
@@ -112,6 +113,11 @@ impl Agent {
                     continue;
                 }
                 Happened::Op(Some(op)) => {
+                    let op = match op {
+                        // The prompt that it was meant for has ended: it is one of its own.
+                        Op::Steer(text) if !busy => Op::Submit(text),
+                        other => other,
+                    };
                     if !busy && matches!(op, Op::Submit(_) | Op::Compact { .. }) {
                         busy = true;
                         self.begin();
@@ -158,6 +164,10 @@ impl Agent {
                     Input::Stop(Why::Time(self.parts.budgets.time.unwrap_or_default()))
                 }
             };
+            if matches!(input, Input::Stop(_)) {
+                // What is cut off tells what it used up and was denied.
+                ongoing.cut_off();
+            }
             for input in self.accompanied(input, &events) {
                 for input in self.screen.pass(input) {
                     busy &= !self.take(input, &mut ongoing, &events);
@@ -185,7 +195,9 @@ impl Agent {
             }
         }
         while let Some(input) = next.take() {
-            for mut action in self.turn.step(input) {
+            let actions = self.turn.step(input);
+            self.parts.ledger.set_owing(self.turn.owes());
+            for mut action in actions {
                 // Once something could not be recorded, nothing takes effect any more.
                 let harmless =
                     matches!(action, Action::Abort | Action::Emit(_) | Action::Finish(_));
@@ -272,12 +284,7 @@ impl Agent {
                 ongoing.work = Some(self.bench.work(calls, events, &sender));
                 ongoing.results = Some(receiver);
             }
-            Action::Abort => {
-                ongoing.stream = None;
-                ongoing.work = None;
-                ongoing.results = None;
-                ongoing.retry_at = None;
-            }
+            Action::Abort => ongoing.cut_off(),
             Action::Emit(event) => {
                 match &event {
                     Event::Asking { .. } => ongoing.watch.turn(),

@@ -18,7 +18,7 @@ pub(super) fn mentions(prompt: &str) -> Vec<Vec<&str>> {
     let mut before: Option<char> = None;
     let mut letters = prompt.char_indices();
     while let Some((at, c)) = letters.next() {
-        let opens = before.is_none_or(|c| c.is_whitespace() || OPENERS.contains(&c));
+        let opens = begins_mention(before);
         before = Some(c);
         if c != '@' || !opens {
             continue;
@@ -39,6 +39,21 @@ pub(super) fn mentions(prompt: &str) -> Vec<Vec<&str>> {
         }
     }
     found
+}
+
+/// Says whether an `@` behind this character begins a mention, and is none within a word.
+pub fn begins_mention(before: Option<char>) -> bool {
+    before.is_none_or(|c| c.is_whitespace() || OPENERS.contains(&c))
+}
+
+/// Returns how a prompt mentions a path, quoted where it has to be; `None` for one that no mention can
+/// name.
+pub fn mention_of(path: &str) -> Option<String> {
+    let ways = [format!("@{path}"), format!("@\"{path}\"")];
+    ways.into_iter().find(|way| {
+        let found = mentions(way);
+        found.len() == 1 && found.iter().flatten().next() == Some(&path)
+    })
 }
 
 fn spellings(rest: &str) -> Vec<&str> {
@@ -85,7 +100,27 @@ mod tests {
         assert_eq!(shortest("@scope/pkg and @property"), ["scope/pkg", "property"]);
     }
 
+    #[test]
+    fn a_path_is_quoted_where_it_has_to_be() {
+        assert_eq!(mention_of("src/a.rs").as_deref(), Some("@src/a.rs"));
+        assert_eq!(mention_of("a b").as_deref(), Some("@\"a b\""));
+        assert_eq!(mention_of("...").as_deref(), Some("@\"...\""));
+        for none in ["", " ", "a\"b c", "\"a", "a\nb"] {
+            assert_eq!(mention_of(none), None, "{none:?}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_path_that_is_mentioned_is_found_again(path in "[a-z@ \".,é/]{1,12}") {
+            if let Some(way) = mention_of(&path) {
+                let prompt = format!("see {way} now");
+                prop_assert!(mentions(&prompt).iter().flatten().any(|it| *it == path), "{prompt}");
+            } else {
+                prop_assert!(path.contains('"') || path.trim().is_empty(), "{path:?}");
+            }
+        }
+
         #[test]
         fn every_spelling_stands_in_the_prompt_behind_its_sign(prompt in "[@a \".é\n/,]{0,40}") {
             let found = mentions(&prompt);

@@ -45,6 +45,7 @@ pub use compact::Compacted;
 pub use context::Surroundings;
 pub use driver::Agent;
 pub use ledger::Ledger;
+pub use mentions::{begins_mention, mention_of};
 pub use parts::{Journal, Parts, Record};
 pub use prompt::{Facts, system_prompt};
 pub use stuck::REPEATS;
@@ -59,8 +60,8 @@ pub enum Op {
     Submit(String),
     /// Say something while the agent works; it is delivered at the next boundary.
     Steer(String),
-    /// Make the conversation shorter: now, or at the next boundary while the agent works. One that is
-    /// idle ends it with an [`Event::Done`], whose text is the summary.
+    /// Make the conversation shorter: now, or while the agent works at the next boundary, which may be
+    /// the end of its prompt. One that is idle ends it with an [`Event::Done`], whose text is the summary.
     Compact {
         /// What the summary should pay attention to.
         focus: Option<String>,

@@ -25,7 +25,7 @@ use super::{
     error::CliError,
     fallback,
     instructions::Instructions,
-    journal::{self, Started, Wish},
+    journal::{self, SharedLog, Started, Wish},
     provider::open_model,
     setup::Setup,
     terminal,
@@ -77,6 +77,8 @@ pub(crate) struct Ready {
     pub(crate) session: Option<String>,
     /// What people should know about it.
     pub(crate) notices: Vec<String>,
+    /// Where a person writes to the session besides the conversation.
+    pub(crate) log: Option<SharedLog>,
 }
 
 impl Assembly {
@@ -135,7 +137,7 @@ impl Assembly {
         &self.redactor
     }
 
-    pub(crate) fn subject(&self) -> &Subject {
+    pub(crate) fn subject(&self) -> &Arc<Subject> {
         &self.subject
     }
 
@@ -184,7 +186,7 @@ impl Assembly {
         };
         notices.extend(begun.notices);
         let (budgets, retry) = (budgets(&setup.settings), retry(self.network_is_off));
-        let compaction = compaction(&setup.settings, self.models.chosen.context_window());
+        let compaction = compaction(&setup.settings);
         let ledger = Arc::new(Ledger::default());
         let parent = begun.id.clone();
         let mut tools = tool::standard();
@@ -225,7 +227,7 @@ impl Assembly {
             ledger,
             timed: run.timings,
         };
-        Ok(Ready { parts, session: begun.id, notices })
+        Ok(Ready { parts, session: begun.id, notices, log: begun.log })
     }
 
     /// Returns what is said besides about a model that is not reached.
@@ -289,14 +291,13 @@ fn budgets(settings: &Settings) -> Budgets {
     }
 }
 
-/// A window that is set can only make the known one smaller.
-fn compaction(settings: &Settings, known: Option<u64>) -> Policy {
+fn compaction(settings: &Settings) -> Policy {
     let settings = &settings.compaction;
     Policy {
         enabled: settings.enabled.or(true),
         threshold: settings.threshold.or(Policy::THRESHOLD),
         keep: settings.keep.or(Policy::KEEP),
-        window: settings.window.get().copied().into_iter().chain(known).min(),
+        window: settings.window.get().copied(),
     }
 }
 

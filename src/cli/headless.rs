@@ -144,7 +144,7 @@ fn run_in(
         (opened, None) => opened?,
     };
     let assembly = Assembly::new(setup, models, redactor)?;
-    let Ready { parts, session, notices } = assembly.converse(run, wish, resumed, backlog)?;
+    let Ready { parts, session, notices, .. } = assembly.converse(run, wish, resumed, backlog)?;
     front.line(&init(setup, &assembly, session.clone()));
     for notice in assembly.notices().chain(&notices) {
         front.notice(notice);

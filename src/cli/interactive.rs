@@ -1,10 +1,13 @@
 //! The terminal interface, put together: what a conversation is made of, and who answers commands.
 //! A command's answer is what the command line prints, caught on its way out.
 
+mod desk;
+
 use std::{
     io,
+    os::fd::OwnedFd,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc as blocking},
+    sync::{Arc, PoisonError, mpsc as blocking},
     thread,
 };
 
@@ -15,14 +18,15 @@ use tokio::{
 
 use crate::{
     agent::{Agent, Backlog, Event},
-    authority::Confinement,
+    authority::{Confinement, Subject},
     config::names,
     host::{self, Host, secrets::Handed},
     model::Model,
-    session::Store,
+    session::{History, Store},
     tool::{Context, inspect::Told},
     tui::{
-        self, Answer, Change, Conversation, Look, Root,
+        self, Answer, Change, Conversation, Editing, Look, Root,
+        found::Found,
         state::{Facts, Level},
     },
 };
@@ -38,7 +42,7 @@ use super::{
     credentials::Keys,
     doctor,
     error::CliError,
-    journal::{self, Wish},
+    journal::{self, SharedLog, Wish},
     models,
     provider::{chosen_effort, model_name},
     sessions,
@@ -81,7 +85,12 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
             Ok(assembly) => assembly,
             Err(code) => return Ok(tui::End { code, session: None }),
         };
-        let mut house = House::new(run, setup, assembly, log, asks, answers);
+        let (said, to_keep) = blocking::channel();
+        if let Some(history) = history(run, setup) {
+            let out = answers.clone();
+            scope.spawn(move || desk::keep_history(&history, &to_keep, &out));
+        }
+        let mut house = House::new(run, setup, assembly, log, asks, answers, said);
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
@@ -133,10 +142,21 @@ fn assemble(
     Assembly::new(setup, opened?, redactor).map(Ok)
 }
 
+/// Returns where what is said is kept for later sessions, unless nothing is to be kept.
+fn history(run: &RunArguments, setup: &Setup) -> Option<History> {
+    let is_kept = !run.no_session && setup.settings.session.or(true);
+    let paths = setup.paths.as_ref().filter(|_| is_kept)?;
+    Some(History::new(paths.state(), &setup.workspace))
+}
+
 /// What a thread of its own is asked, so that keys are seen meanwhile.
 struct Asked {
     name: &'static str,
+    rest: String,
     session: Option<String>,
+    subject: Arc<Subject>,
+    /// The session, to be written to besides.
+    journal: Option<SharedLog>,
     run: RunArguments,
     setup: Arc<Setup>,
     /// Where to put the models of a setup that is to take the place of the one there is.
@@ -155,7 +175,11 @@ fn answer_all(
         let (result, text, mut errors) =
             terminal::captured(|| catch_unwind(AssertUnwindSafe(command)));
         let failed = match result {
-            Ok(Ok(_)) => false,
+            Ok(Ok(Some(answer))) => {
+                tell(&asked, answer, answers);
+                continue;
+            }
+            Ok(Ok(None)) => false,
             Ok(Err(error)) => {
                 errors.push_str(&error.lines().join("\n"));
                 true
@@ -166,26 +190,58 @@ fn answer_all(
             }
         };
         let change = (asked.models.is_some() && !failed).then_some(Change::GoOn);
-        drop(answers.send(Answer { text, errors, failed, change }));
+        drop(answers.send(Answer { text, errors, failed, change, found: None }));
     }
 }
 
-fn answer(asked: &Asked, handed: &Handed) -> Result<u8, CliError> {
-    if let Some(slot) = &asked.models {
-        return switch::open(&asked.setup, slot, handed);
+/// Tells an answer; the session's name may be another one now.
+fn tell(asked: &Asked, answer: Answer, answers: &UnboundedSender<Answer>) {
+    if asked.name == "name" {
+        tell_name(asked.journal.as_ref(), answers);
     }
-    match asked.name {
-        "authority" => show_authority(&asked.run, &asked.setup),
-        "model" => models::show(&asked.setup, false, handed),
+    drop(answers.send(answer));
+}
+
+fn tell_name(journal: Option<&SharedLog>, answers: &UnboundedSender<Answer>) {
+    let name = journal.and_then(|journal| {
+        let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.name().map(str::to_owned)
+    });
+    drop(answers.send(Answer { found: Some(Found::Name(name)), ..Answer::default() }));
+}
+
+/// Answers a command: with an answer, or with what was printed.
+fn answer(asked: &Asked, handed: &Handed) -> Result<Option<Answer>, CliError> {
+    let (setup, now) = (&asked.setup, asked.session.as_deref());
+    if let Some(slot) = &asked.models {
+        return switch::open(setup, slot, handed).map(|_| None);
+    }
+    let _printed = match asked.name {
+        "resume" => return desk::sessions(setup, now).map(Some),
+        "tree" => return desk::tree(setup, now).map(Some),
+        "name" => return desk::name(&asked.rest, asked.journal.as_ref()).map(Some),
+        "mcp" => return Ok(Some(desk::not_yet(setup, "MCP servers", "mcpServers"))),
+        "skills" => return Ok(Some(desk::not_yet(setup, "skills", "skills"))),
+        "prompts" => return Ok(Some(desk::not_yet(setup, "prompt templates", "prompts"))),
+        "export" if !asked.rest.is_empty() => {
+            let (exported, text, _) = terminal::captured(|| export(now));
+            exported?;
+            return desk::export_to(setup, &asked.subject, &asked.rest, &text).map(Some);
+        }
+        "authority" => show_authority(&asked.run, setup),
+        "model" => models::show(setup, false, handed),
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
-        "export" => {
-            let id = asked.session.clone().ok_or_else(|| no_session("export"))?;
-            sessions::run(&SessionsCommand::Export { id, format: ExportFormat::Markdown })
-        }
+        "export" => export(now),
         other => Err(CliError::internal(format!("nobody answers `/{other}`"))),
-    }
+    }?;
+    Ok(None)
+}
+
+fn export(session: Option<&str>) -> Result<u8, CliError> {
+    let id = session.ok_or_else(|| no_session("export"))?.to_owned();
+    sessions::run(&SessionsCommand::Export { id, format: ExportFormat::Markdown })
 }
 
 fn no_session(what: &str) -> CliError {
@@ -208,6 +264,10 @@ struct House<'a> {
     context: Option<Arc<Context>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
+    /// The session of the conversation that goes on, to be written to besides.
+    journal: Option<SharedLog>,
+    /// What was said, to be kept.
+    said: blocking::Sender<String>,
 }
 
 impl<'a> House<'a> {
@@ -218,9 +278,21 @@ impl<'a> House<'a> {
         log: Option<log::Log>,
         asks: blocking::Sender<Asked>,
         answers: UnboundedSender<Answer>,
+        said: blocking::Sender<String>,
     ) -> Self {
-        let (kept, setup) = (switch::Kept::default(), Arc::clone(setup));
-        Self { run, setup, assembly, log, kept, wanted: None, context: None, asks, answers }
+        Self {
+            run,
+            setup: Arc::clone(setup),
+            assembly,
+            log,
+            kept: switch::Kept::default(),
+            wanted: None,
+            context: None,
+            asks,
+            answers,
+            journal: None,
+            said,
+        }
     }
 
     /// Begins the conversation that the command line asks for.
@@ -250,11 +322,13 @@ impl<'a> House<'a> {
         let (setup, assembly) = (&self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
-        let Ready { mut parts, session, notices } =
+        let Ready { mut parts, session, notices, log } =
             assembly.converse(run, wish, Some(self.kept.started()), Arc::clone(&backlog))?;
+        tell_name(log.as_ref(), &self.answers);
         if let (Some(before), Some(context)) = (before, Arc::get_mut(&mut parts.context)) {
             context.state = before.state.heir();
         }
+        self.journal = log;
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
         let (confined, level) = self.confined();
@@ -341,13 +415,21 @@ impl<'a> House<'a> {
     }
 
     /// Has something looked up, or models opened, while keys are seen.
-    fn look(&self, name: &'static str, session: Option<String>, models: Option<switch::Wanted>) {
+    fn look(
+        &self,
+        name: &'static str,
+        rest: String,
+        session: Option<String>,
+        models: Option<switch::Wanted>,
+    ) {
         let (setup, slot) = match models {
             Some(wanted) => (wanted.setup, Some(wanted.models)),
             None => (Arc::clone(&self.setup), None),
         };
-        let run = self.run.clone();
-        drop(self.asks.send(Asked { name, session, run, setup, models: slot }));
+        let (run, journal) = (self.run.clone(), self.journal.clone());
+        let subject = Arc::clone(self.assembly.subject());
+        let asked = Asked { name, rest, session, subject, journal, run, setup, models: slot };
+        drop(self.asks.send(asked));
     }
 
     fn told(&self) -> Option<&Told> {
@@ -403,15 +485,10 @@ impl Root for House<'_> {
                 let found = store.find(workspace, now).map_err(|error| error.to_string())?;
                 Some(store.fork(workspace, &found).map_err(|error| error.to_string())?.id)
             }
-            "resume" if what.is_empty() => {
-                let found = kept("go on with")?.list(workspace).map_err(|e| e.to_string())?;
-                let latest = found.into_iter().find(|found| now != Some(found.id.as_str()));
-                let none =
-                    || "there is no other session of this directory to go on with".to_owned();
-                Some(latest.ok_or_else(none)?.id)
-            }
             "resume" => {
-                let found = kept("go on with")?.find(workspace, what).map_err(|e| e.to_string())?;
+                let found = kept("go on with")?
+                    .find_anywhere(workspace, what)
+                    .map_err(|e| e.to_string())?;
                 if now == Some(found.id.as_str()) {
                     return Err(format!("`{}` is the session that goes on now", found.id));
                 }
@@ -428,9 +505,23 @@ impl Root for House<'_> {
             choices::Chosen::Wanted => return,
             choices::Chosen::Nothing => match self.known(name) {
                 Some(text) => Answer { text, ..Answer::default() },
-                None => return self.look(name, session, None),
+                None => return self.look(name, rest, session, None),
             },
         };
         drop(self.answers.send(answer));
+    }
+
+    fn files(&mut self) {
+        let (workspace, subject) = (self.setup.workspace.clone(), self.assembly.subject());
+        desk::look_for_files(workspace, Arc::clone(subject), self.answers.clone());
+    }
+
+    fn remember(&mut self, text: String) {
+        // Nobody listens where nothing is kept.
+        drop(self.said.send(self.assembly.redactor().redact(&text).into_owned()));
+    }
+
+    fn edit(&mut self, text: &str, terminal: OwnedFd) -> Result<Editing, String> {
+        desk::edit(&self.setup.environment, self.setup.paths.as_ref(), text, &terminal)
     }
 }

@@ -1,6 +1,9 @@
 //! The session of a run: found or begun, and written through the agent's journal.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use crate::{
     agent::{Compacted, Journal, Outcome, Record, compact::Reason, task::Kept},
@@ -20,7 +23,12 @@ pub(crate) struct Started {
     pub(crate) journal: Option<Box<dyn Journal>>,
     /// What was repaired, or could not be had.
     pub(crate) notices: Vec<String>,
+    /// The same place to write, for what a person has to say besides the conversation.
+    pub(crate) log: Option<SharedLog>,
 }
+
+/// A session that the agent and the person write to, an entry at a time.
+pub(crate) type SharedLog = Arc<Mutex<Log>>;
 
 /// The session that the flags and the settings ask for.
 #[derive(Clone, Debug)]
@@ -56,7 +64,8 @@ impl Wish {
 /// For a session that is asked for and cannot be opened. One that cannot be *begun* (a read-only
 /// state directory) does not stop the run; it is said.
 pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
-    let nothing = |notices| Started { id: None, history: Vec::new(), journal: None, notices };
+    let nothing =
+        |notices| Started { id: None, history: Vec::new(), journal: None, notices, log: None };
     if !wish.is_kept {
         return Ok(nothing(Vec::new()));
     }
@@ -94,20 +103,10 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
         if !is_kept {
             return Ok(Started { history: messages, ..nothing(notices) });
         }
-        return Ok(Started {
-            id: Some(log.id().to_owned()),
-            history: messages,
-            journal: Some(Box::new(SessionJournal { log })),
-            notices,
-        });
+        return Ok(kept(log, messages, notices));
     }
     Ok(match store.create(&wish.workspace) {
-        Ok(log) => Started {
-            id: Some(log.id().to_owned()),
-            history: Vec::new(),
-            journal: Some(Box::new(SessionJournal { log })),
-            notices: Vec::new(),
-        },
+        Ok(log) => kept(log, Vec::new(), Vec::new()),
         Err(error) => {
             let error = error.to_string();
             let why = error.strip_prefix("cannot keep the session: ").unwrap_or(&error);
@@ -118,6 +117,13 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
     })
 }
 
+fn kept(log: Log, history: Vec<Message>, notices: Vec<String>) -> Started {
+    let id = Some(log.id().to_owned());
+    let log = Arc::new(Mutex::new(log));
+    let journal = SessionJournal { log: Arc::clone(&log) };
+    Started { id, history, journal: Some(Box::new(journal)), notices, log: Some(log) }
+}
+
 /// Begins the session of a sub-agent, linked to its parent's. Without one of the parent's there is
 /// none; one that cannot be begun is said.
 pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
@@ -125,7 +131,7 @@ pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
     match Store::new(state).create_child(&wish.workspace, parent) {
         Ok(log) => Kept {
             id: Some(log.id().to_owned()),
-            journal: Some(Box::new(SessionJournal { log })),
+            journal: Some(Box::new(SessionJournal { log: Arc::new(Mutex::new(log)) })),
             notices: Vec::new(),
         },
         Err(error) => Kept { notices: vec![error.to_string()], ..Kept::default() },
@@ -133,11 +139,12 @@ pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
 }
 
 struct SessionJournal {
-    log: Log,
+    log: SharedLog,
 }
 
 impl Journal for SessionJournal {
     fn append(&mut self, record: Record<'_>) -> Result<(), String> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = match record {
             Record::Message(message) => Entry::Message(message),
             Record::Authority(report) => Entry::Authority(report),
@@ -148,8 +155,7 @@ impl Journal for SessionJournal {
             Record::Changed(path) => Entry::Changed { path },
             Record::Compaction { done, messages } => {
                 let done = compaction(done);
-                return self
-                    .log
+                return log
                     .append(&Entry::Compaction { done: &done, messages })
                     .map_err(|error| say(&error));
             }
@@ -158,11 +164,11 @@ impl Journal for SessionJournal {
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
             },
         };
-        self.log.append(&entry).map_err(|error| say(&error))
+        log.append(&entry).map_err(|error| say(&error))
     }
 
     fn sync(&mut self) -> Result<(), String> {
-        self.log.sync().map_err(|error| say(&error))
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).sync().map_err(|error| say(&error))
     }
 }
 

@@ -25,6 +25,8 @@ use super::{
 
 /// The longest prompt in a list, in characters.
 const PROMPT: usize = 60;
+/// The longest name of a session in a list, in characters.
+const NAME: usize = 40;
 /// The longest name of a model in a list, in characters.
 const MODEL: usize = 32;
 /// The longest outcome in a list, in characters.
@@ -156,6 +158,7 @@ struct Line<'a> {
     started: Option<String>,
     modified: String,
     prompt: Option<&'a str>,
+    name: Option<&'a str>,
     messages: Option<u64>,
     size: u64,
     model: Option<&'a str>,
@@ -172,6 +175,7 @@ fn line(session: &Found, overview: &Overview) -> String {
         started: overview.started.map(rfc3339),
         modified: rfc3339(session.modified),
         prompt: overview.prompt.as_deref(),
+        name: overview.name.as_deref(),
         messages: overview.messages,
         size: session.size,
         model: overview.model.as_deref(),
@@ -192,6 +196,9 @@ const NUMBERS: [usize; 2] = [2, 3];
 fn row(session: &Found, overview: &Overview, all: bool) -> Row {
     let or_none = |text: Option<&str>, most| text.map_or_else(|| "-".to_owned(), |t| cut(t, most));
     let mut prompt = or_none(overview.prompt.as_deref(), PROMPT);
+    if let Some(name) = &overview.name {
+        prompt = format!("“{}” {prompt}", cut(name, NAME));
+    }
     if overview.task {
         let parent = overview.parent.as_deref().map_or("-".to_owned(), plain);
         prompt = format!("(sub-agent of {parent}) {prompt}");
@@ -233,7 +240,7 @@ fn table(rows: &[Row]) -> String {
 }
 
 /// Returns a size for people, with the units that are powers of 1024.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KiB", bytes / 1024),
@@ -251,7 +258,7 @@ fn rfc3339(time: SystemTime) -> String {
     format!("{:.3}", timestamp(time))
 }
 
-fn minutes(time: SystemTime) -> String {
+pub(super) fn minutes(time: SystemTime) -> String {
     timestamp(time).strftime("%Y-%m-%d %H:%M").to_string()
 }
 

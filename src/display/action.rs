@@ -29,7 +29,7 @@ pub const ACTIONS: &[Action] = &[
     action(
         "complete",
         &[named(Code::Tab)],
-        "complete a command; while the agent works: queue what is written as the next prompt",
+        "complete a command or an `@file`; else, while the agent works: queue what is written as the next prompt",
     ),
     action(
         "newline",
@@ -47,11 +47,21 @@ pub const ACTIONS: &[Action] = &[
         "leave, when nothing is written; else delete the character after the cursor",
     ),
     action("suspend", &[Key::ctrl('z')], "suspend; the shell's `fg` goes on"),
+    action("edit", &[Key::ctrl('g')], "write in your own editor (`$VISUAL`, `$EDITOR`)"),
+    action("search", &[Key::ctrl('r')], "search the earlier prompts"),
     action("unfold", &[Key::ctrl('o')], "the last folded result whole"),
     action("redraw", &[Key::ctrl('l')], "draw the region anew"),
-    action("up", &[named(Code::Up)], "a row up; at the first row: the prompt before"),
+    action(
+        "up",
+        &[named(Code::Up)],
+        "a row up; at the first row: the prompt before. On an empty line: the last prompt back that waits to be sent",
+    ),
     action("down", &[named(Code::Down)], "a row down; at the last row: the prompt after"),
-    action("previous", &[Key::ctrl('p')], "the prompt before"),
+    action(
+        "previous",
+        &[Key::ctrl('p')],
+        "the prompt before that begins as what is written, or any when none does",
+    ),
     action("next", &[Key::ctrl('n')], "the prompt after"),
     action("left", &[named(Code::Left), Key::ctrl('b')], "a character to the left"),
     action("right", &[named(Code::Right), Key::ctrl('f')], "a character to the right"),
@@ -82,7 +92,12 @@ pub const ACTIONS: &[Action] = &[
     ),
     action("delete-to-start", &[Key::ctrl('u')], "delete to the start of the line"),
     action("delete-to-end", &[Key::ctrl('k')], "delete to the end of the line"),
-    action("put-back", &[Key::ctrl('y')], "put back what was deleted last by a word or to an end"),
+    action(
+        "put-back",
+        &[Key::ctrl('y')],
+        "put back what was deleted in a row by words or to an end",
+    ),
+    action("put-back-earlier", &[Key::alt('y')], "right after that: what was deleted before it"),
     action("undo", &[Key::ctrl('_')], "undo"),
     action("redo", &[Key::alt('r')], "redo"),
 ];

@@ -37,6 +37,7 @@ use tokio::{
 use super::Host;
 use crate::authority::Grant;
 
+pub mod editor;
 mod job;
 mod output;
 mod tree;

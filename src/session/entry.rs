@@ -49,6 +49,8 @@ pub enum Entry<'a> {
         /// The conversation that goes on.
         messages: &'a [Message],
     },
+    /// What the session is called from now on.
+    Name(&'a str),
     /// The run is over.
     End {
         /// How, as the result object says it.
@@ -113,18 +115,29 @@ enum Body<'a> {
         done: &'a Compaction,
         messages: &'a [Message],
     },
+    Name {
+        name: &'a str,
+    },
     End {
         outcome: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'a str>,
         messages: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
     },
 }
 
 impl Entry<'_> {
     /// Returns the line, without its end. JSON escapes every line break, so it is one line. The
-    /// messages so far go with the end, so that a list needs no more than a file's two ends.
-    pub(super) fn line(&self, at: &str, messages: u64) -> Result<Vec<u8>, SessionError> {
+    /// messages so far and the name go with the end, so that a list needs no more than a file's two
+    /// ends.
+    pub(super) fn line(
+        &self,
+        at: &str,
+        messages: u64,
+        name: Option<&str>,
+    ) -> Result<Vec<u8>, SessionError> {
         let (kind, body) = match *self {
             Self::Authority(report) => ("authority", Body::Authority { report }),
             Self::Message(message) => ("message", Body::Message { message }),
@@ -134,7 +147,8 @@ impl Entry<'_> {
             Self::Compaction { done, messages } => {
                 ("compaction", Body::Compaction { done, messages })
             }
-            Self::End { outcome, error } => ("end", Body::End { outcome, error, messages }),
+            Self::Name(name) => ("name", Body::Name { name }),
+            Self::End { outcome, error } => ("end", Body::End { outcome, error, messages, name }),
         };
         encode(&Stamped { kind, at, body })
     }
@@ -193,6 +207,8 @@ pub(super) enum Read {
     Compaction(Vec<Message>),
     /// Tokens.
     Usage(Usage),
+    /// What the session is called.
+    Name(String),
     /// An event that no context is made of, or of a kind that this version does not know.
     Other,
     /// An event of a known kind whose shape cannot be read; it is kept in the file.
@@ -207,6 +223,11 @@ struct MessageLine {
 #[derive(Deserialize)]
 struct CompactionLine {
     messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct NameLine {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -235,6 +256,7 @@ pub(super) fn read(line: &[u8]) -> Option<Read> {
         "session" => shaped(line, |HeaderLine { version }| Read::Header { version }),
         "message" => shaped(line, |MessageLine { message }| Read::Message(message)),
         "usage" => shaped(line, Read::Usage),
+        "name" => shaped(line, |NameLine { name }| Read::Name(name)),
         "compaction" => shaped(line, |CompactionLine { messages }| Read::Compaction(messages)),
         _ => Read::Other,
     })

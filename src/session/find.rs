@@ -148,7 +148,7 @@ impl Store {
 }
 
 impl Store {
-    /// Returns the session whose first prompt holds this text, letters of either case.
+    /// Returns the session whose name or first prompt holds this text, letters of either case.
     fn find_words(&self, workspace: &Path, words: &str) -> Result<Option<Found>, SessionError> {
         let wanted = words.trim().to_lowercase();
         if wanted.chars().count() < WORDS {
@@ -160,9 +160,11 @@ impl Store {
             let mut fitting: Vec<(Found, String)> = Vec::new();
             for found in all {
                 // One that cannot be read fits nothing; a list says so.
-                let prompt = self.overview(&found).ok().and_then(|overview| overview.prompt);
-                if let Some(prompt) = prompt.filter(|it| it.to_lowercase().contains(&wanted)) {
-                    fitting.push((found, prompt));
+                let Ok(overview) = self.overview(&found) else { continue };
+                let said = [overview.name, overview.prompt].into_iter().flatten();
+                if let Some(said) = said.into_iter().find(|it| it.to_lowercase().contains(&wanted))
+                {
+                    fitting.push((found, said));
                 }
             }
             match fitting.as_slice() {

@@ -36,6 +36,8 @@ pub struct Log {
     replaced: Option<Lines>,
     /// Whether the file's name is on the disk.
     is_named: bool,
+    /// What the session is called.
+    name: Option<String>,
 }
 
 /// Which session it is and where it belongs.
@@ -83,7 +85,18 @@ impl Log {
         let path = directory.path().join(&name);
         let is_named = matches!(stage, Stage::Ready { .. });
         let place = Place { id, name, path, directory, workspace: workspace.to_owned(), grant };
-        Self { place, stage, replaced: None, is_named }
+        Self { place, stage, replaced: None, is_named, name: None }
+    }
+
+    /// As it is, with the name that the session has by now.
+    #[must_use]
+    pub(super) fn named(self, name: Option<String>) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Returns what the session is called; it is what its file says.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Returns the session's identifier.
@@ -106,13 +119,18 @@ impl Log {
     pub fn append(&mut self, entry: &Entry<'_>) -> Result<(), SessionError> {
         let at = stamp(environment::now());
         let path = self.place.path.clone();
+        let name = match entry {
+            Entry::Name(name) => Some((*name).to_owned()),
+            _ => self.name.clone(),
+        };
         let (lines, messages) = self.ready()?;
-        let line = entry.line(&at, *messages)?;
+        let line = entry.line(&at, *messages, name.as_deref())?;
         if line.len() >= LONGEST {
             return Err(SessionError::TooLong { path, length: line.len(), most: LONGEST });
         }
         lines.append(&line).map_err(SessionError::write)?;
         *messages += u64::from(matches!(entry, Entry::Message(_)));
+        self.name = name;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`Store`]: where the sessions of a workspace are; finds, creates and opens them.
 //! - [`Log`]: one session, open to be appended to. [`Entry`]: what can be appended.
+//! - [`History`]: what was said in a workspace, for the next time.
 //! - [`pair()`]: gives every call its result, so that what was interrupted can go on.
 //!
 //! Files are untrusted data: nothing in them names a command, an address or a path to write to, and
@@ -14,6 +15,7 @@ use crate::host::HostError;
 
 mod entry;
 mod find;
+mod history;
 mod log;
 mod notice;
 mod overview;
@@ -24,6 +26,7 @@ mod tell;
 
 pub use entry::{Compaction, Entry, VERSION};
 pub use find::{Found, Listing};
+pub use history::History;
 pub use log::Log;
 pub use notice::Notice;
 pub use overview::Overview;

@@ -40,6 +40,9 @@ pub struct Overview {
     pub task: bool,
     /// The first line of the first prompt, at most 200 characters.
     pub prompt: Option<String>,
+    /// What the session is called, its first line, at most 200 characters; `None` also when it was
+    /// named in the middle of a long session whose last run has not ended, or was killed.
+    pub name: Option<String>,
     /// How many messages; `None` when only a reading of the whole file would tell.
     pub messages: Option<u64>,
     /// `PROVIDER/MODEL` that was asked last.
@@ -76,6 +79,31 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Returns what a person said in a session, to be searched: from at most `most` bytes of the
+    /// beginning of its file, and no more than some kilobytes of text.
+    ///
+    /// # Errors
+    /// [`SessionError::Read`].
+    pub fn prompts(&self, found: &Found, most: u64) -> Result<String, SessionError> {
+        const TEXT: usize = 8 << 10;
+        let head = part(&self.file(found)?, 0, most.min(found.size))
+            .map_err(|error| SessionError::read(HostError::io("read", &found.path, error)))?;
+        let mut text = String::new();
+        for line in head.split(|byte| *byte == b'\n').filter(|line| line.starts_with(MESSAGE)) {
+            let Some(Read::Message(message)) = entry::read(line) else { continue };
+            if message.role == Role::User {
+                text.extend(message.text().chars().take(TEXT.saturating_sub(text.len())));
+                text.push(' ');
+            }
+            if text.len() >= TEXT {
+                break;
+            }
+        }
+        Ok(text)
+    }
+}
+
 impl Overview {
     fn head(&mut self, head: &[u8]) {
         let mut lines = head.split(|byte| *byte == b'\n').peekable();
@@ -108,6 +136,8 @@ impl Overview {
             outcome: Value,
             #[serde(default)]
             messages: Value,
+            #[serde(default)]
+            name: Value,
         }
         let (mut messages, mut ended, mut counted) = (0, false, false);
         for line in tail.rsplit(|byte| *byte == b'\n') {
@@ -119,6 +149,7 @@ impl Overview {
             } else if line.starts_with(br#"{"type":"end","#)
                 && let Some(line) = read()
             {
+                self.name = self.name.take().or_else(|| first_line(line.name.as_str()?));
                 if !ended {
                     self.outcome = text(&line.outcome);
                     ended = true;
@@ -128,6 +159,11 @@ impl Overview {
                     messages += before;
                     counted = true;
                 }
+            } else if self.name.is_none()
+                && line.starts_with(br#"{"type":"name","#)
+                && let Some(line) = read()
+            {
+                self.name = line.name.as_str().and_then(first_line);
             } else if self.model.is_none()
                 && line.starts_with(br#"{"type":"usage","#)
                 && let Some(line) = read()

@@ -152,7 +152,8 @@ impl Store {
             Err(_) => source,
         };
         let again = source.try_clone();
-        let Contents { messages, usage, unreadable, summary } = read(source, &found.path)?;
+        let Contents { messages, usage, unreadable, summary, name: called } =
+            read(source, &found.path)?;
         // The tail that another process is just writing is not damaged.
         let busy = matches!(claim, Err(Barrier::InUse | Barrier::Elsewhere));
         if summary.damaged_lines > 0 && (summary.inside || !busy) {
@@ -212,6 +213,7 @@ impl Store {
                 Log::new(id, name, directory, workspace, self.grant(), stage)
             }
         };
+        let log = log.named(called);
         Ok(Opened { log, is_kept, messages, usage, notices })
     }
 
@@ -300,11 +302,13 @@ struct Contents {
     usage: Usage,
     unreadable: u64,
     summary: Summary,
+    /// What the session is called.
+    name: Option<String>,
 }
 
 fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
     let (mut messages, mut usage, mut unreadable) = (Vec::new(), Usage::default(), 0);
-    let mut is_first = true;
+    let (mut is_first, mut name) = (true, None);
     let summary = scan::scan(file, path, u64::MAX, |part| {
         let begins = std::mem::take(&mut is_first);
         match part {
@@ -314,12 +318,13 @@ fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
             Part::Kept(_, Read::Message(message)) => messages.push(message),
             Part::Kept(_, Read::Compaction(shorter)) => messages = shorter,
             Part::Kept(_, Read::Usage(tokens)) => usage.add(tokens),
+            Part::Kept(_, Read::Name(called)) => name = Some(called),
             Part::Kept(_, Read::Unreadable) => unreadable += 1,
             Part::Kept(_, Read::Other) | Part::Damaged(_) => {}
         }
         Ok(())
     })?;
-    Ok(Contents { messages, usage, unreadable, summary })
+    Ok(Contents { messages, usage, unreadable, summary, name })
 }
 
 /// Refuses what a newer kli wrote.

@@ -17,6 +17,7 @@ use crate::message::{Arguments, Block, Message, Role, ToolCall, ToolResult, Usag
 mod damage;
 mod large;
 mod mutation;
+mod names;
 
 const WS: &str = "/ws";
 
@@ -78,7 +79,7 @@ fn notices(opened: &Opened) -> Vec<String> {
 }
 
 fn message_line(text: &str) -> Vec<u8> {
-    Entry::Message(&Message::user(text)).line("2026-11-29T17:44:23.000Z", 0).unwrap()
+    Entry::Message(&Message::user(text)).line("2026-11-29T17:44:23.000Z", 0, None).unwrap()
 }
 
 #[test]

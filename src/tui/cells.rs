@@ -8,7 +8,7 @@
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr;
 
-use super::style::{Color, Line, Span, Style};
+use super::style::{Color, Line, Link, Span, Style};
 
 /// The distance of tab stops.
 const TAB: usize = 4;
@@ -244,9 +244,9 @@ pub fn wrap(spans: &[Span], first: &Line, rest: &Line, most: usize) -> Vec<Line>
         if number > 0 {
             rows.break_row();
         }
-        let mut word: Vec<(&str, Style)> = Vec::new();
+        let mut word: Vec<(&str, Looks<'_>)> = Vec::new();
         let mut word_width = 0;
-        let mut blanks: Vec<(&str, Style)> = Vec::new();
+        let mut blanks: Vec<(&str, Looks<'_>)> = Vec::new();
         for (text, style) in &paragraph {
             for cluster in text.graphemes(true) {
                 if cluster == " " {
@@ -274,7 +274,7 @@ pub fn chop(line: &Line, first: &Line, rest: &Line, most: usize) -> Vec<Line> {
     let mut rows = Rows::new(first, rest, most.max(1));
     for span in &line.spans {
         for cluster in span.text.graphemes(true) {
-            rows.cluster(cluster, span.style);
+            rows.cluster(cluster, Looks::of(span));
         }
     }
     rows.finish()
@@ -296,14 +296,27 @@ pub fn cut(line: &Line, most: usize) -> Line {
                 }
                 return out;
             }
-            out.push(cluster, span.style);
+            out.push_linked(cluster, span.style, span.link.as_ref());
             used += wide;
         }
     }
     out
 }
 
-fn split_lines(spans: &[Span]) -> Vec<Vec<(&str, Style)>> {
+/// How a piece of text looks and where it leads.
+#[derive(Clone, Copy)]
+struct Looks<'a> {
+    style: Style,
+    link: Option<&'a Link>,
+}
+
+impl<'a> Looks<'a> {
+    fn of(span: &'a Span) -> Self {
+        Self { style: span.style, link: span.link.as_ref() }
+    }
+}
+
+fn split_lines(spans: &[Span]) -> Vec<Vec<(&str, Looks<'_>)>> {
     let mut lines = vec![Vec::new()];
     for span in spans {
         for (number, part) in span.text.split('\n').enumerate() {
@@ -311,7 +324,7 @@ fn split_lines(spans: &[Span]) -> Vec<Vec<(&str, Style)>> {
                 lines.push(Vec::new());
             }
             if let Some(last) = lines.last_mut() {
-                last.push((part, span.style));
+                last.push((part, Looks::of(span)));
             }
         }
     }
@@ -352,7 +365,7 @@ impl<'a> Rows<'a> {
         self.prefix(self.rest);
     }
 
-    fn cluster(&mut self, cluster: &str, style: Style) {
+    fn cluster(&mut self, cluster: &str, looks: Looks<'_>) {
         let mut shown = cluster;
         let mut wide = width(shown);
         if wide > self.most {
@@ -364,14 +377,14 @@ impl<'a> Rows<'a> {
         if self.used + wide > self.most {
             (shown, wide) = (TOO_WIDE, 1);
         }
-        self.row.push(shown, style);
+        self.row.push_linked(shown, looks.style, looks.link);
         self.used += wide;
     }
 
     fn word<'w>(
         &mut self,
-        blanks: &mut Vec<(&'w str, Style)>,
-        word: &mut Vec<(&'w str, Style)>,
+        blanks: &mut Vec<(&'w str, Looks<'w>)>,
+        word: &mut Vec<(&'w str, Looks<'w>)>,
         word_width: &mut usize,
     ) {
         let blank_width = blanks.len();
@@ -385,8 +398,8 @@ impl<'a> Rows<'a> {
             self.break_row();
             blanks.clear();
         }
-        for (text, style) in blanks.drain(..).chain(word.drain(..)) {
-            self.cluster(text, style);
+        for (text, looks) in blanks.drain(..).chain(word.drain(..)) {
+            self.cluster(text, looks);
         }
     }
 

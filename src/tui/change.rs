@@ -50,6 +50,10 @@ impl State {
             Some(Change::Keys(keys)) => self.use_keys(keys),
             Some(Change::Theme(_)) | None => {}
         }
+        if let Some(found) = answer.found {
+            self.found(found);
+            return Vec::new();
+        }
         self.answered(&answer.text, &answer.errors, answer.failed);
         Vec::new()
     }

@@ -45,7 +45,7 @@ pub const COMMANDS: &[Command] = &[
     command("context", "", "what the model is sent", By::Root),
     command("doctor", "", "what could stop a run, and what stays risky", By::Root),
     command("effort", "[LEVEL]", "how much the model thinks; change it", By::Switch),
-    command("export", "", "this session as Markdown", By::Root),
+    command("export", "[FILE]", "this session as Markdown, printed or to a new file", By::Root),
     command("fork", "", "go on with a copy of this session", By::Conversation),
     command("help", "", "the commands and the keys", By::Interface),
     command(
@@ -54,19 +54,24 @@ pub const COMMANDS: &[Command] = &[
         "which keys do what; bind keys, `none` or `default`",
         By::Root,
     ),
+    command("mcp", "", "the MCP servers", By::Root),
     command("model", "[NAME]", "the known models; ask another one from now on", By::Switch),
+    command("name", "[TEXT]", "how this session is called", By::Root),
     command("profile", "[NAME]", "the profiles; work under another one from now on", By::Switch),
+    command("prompts", "", "the prompt templates", By::Root),
     command("quit", "", "leave", By::Interface),
     command(
         "resume",
         "[ID]",
-        "go on with another session, the latest by default",
+        "go on with another session; without an ID there is a list",
         By::Conversation,
     ),
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
+    command("skills", "", "the skills", By::Root),
     command("theme", "[NAME]", "the themes; take another one", By::Root),
     command("tools", "", "the tools on offer", By::Root),
+    command("tree", "", "this session and its copies, to go on with one", By::Root),
     command("usage", "", "the tokens of this session, and what they cost", By::Interface),
 ];
 
@@ -127,7 +132,7 @@ mod tests {
     fn an_unknown_command_is_answered_with_the_nearest() {
         let error = |text| parse(text).unwrap().unwrap_err();
         assert_eq!(error("/hlep"), "there is no command `/hlep`; did you mean `/help`?");
-        assert_eq!(error("/nope"), "there is no command `/nope`; `/help` lists them");
+        assert_eq!(error("/zzzz"), "there is no command `/zzzz`; `/help` lists them");
         assert_eq!(error("/quit now"), "`/quit` takes nothing, and `now` follows it");
         assert!(parse("/etc/hosts is what").is_none() && parse("hello").is_none());
         let (found, rest) = parse("/resume  abc ").unwrap().unwrap();

@@ -3,7 +3,9 @@
 //! The cursor stands between graphemes, never inside one. A long paste is one token in the text
 //! (`[pasted 1: 200 lines]`) that stands for what was pasted until it is sent.
 
-use unicode_segmentation::UnicodeSegmentation as _;
+use std::ops::Range;
+
+use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
 
 use super::{
     cells::{clean, width},
@@ -17,7 +19,13 @@ const FOLD_BYTES: usize = 800;
 /// How many states can be gone back to.
 const UNDO: usize = 200;
 /// How many prompts are kept to go back to.
-const HISTORY: usize = 500;
+const HISTORY: usize = 1000;
+/// How many bytes the states that can be gone back to take at most.
+const UNDO_BYTES: usize = 4 << 20;
+/// A text from elsewhere of more bytes than this is folded.
+const WHOLE: usize = 64 << 10;
+/// How many killed texts can be put back.
+const KILLED: usize = 20;
 
 /// What a key did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +54,12 @@ pub struct Composer {
     redo: Vec<(String, usize)>,
     last: Option<Kind>,
     pastes: Vec<(String, String)>,
-    killed: String,
+    /// What was killed, the latest last.
+    killed: Vec<String>,
+    /// Whether the last key killed: what is killed next in a row belongs to it.
+    killing: bool,
+    /// What was put back last: where, and which of what was killed.
+    yanked: Option<(Range<usize>, usize)>,
     history: Vec<String>,
     /// The place in the history, and what was being written before.
     browsing: Option<(usize, String)>,
@@ -87,6 +100,58 @@ impl Composer {
         let history = std::mem::take(&mut self.history);
         *self = Self { killed, history, ..Self::default() };
         whole
+    }
+
+    /// Puts a text in the place of a part of what is written; the cursor stands behind it, or `back`
+    /// bytes before.
+    pub fn replace(&mut self, part: Range<usize>, text: &str, back: usize) {
+        let fits = part.start <= part.end
+            && self.text.is_char_boundary(part.start)
+            && self.text.is_char_boundary(part.end);
+        if !fits {
+            return;
+        }
+        self.save(Kind::Other);
+        let text = clean(text);
+        self.cursor = part.start + text.len() - back.min(text.len());
+        self.text.replace_range(part, &text);
+        self.settle();
+        self.browsing = None;
+    }
+
+    /// Returns the whole text, pastes in full.
+    pub fn whole(&self) -> String {
+        self.expand(&self.text)
+    }
+
+    /// Puts a text from elsewhere in the place of what is written; one that is the same leaves all as
+    /// it is, and a very long one is folded.
+    pub fn put(&mut self, text: &str) {
+        if text == self.whole() {
+            return;
+        }
+        if text.len() <= WHOLE {
+            self.set(text);
+        } else {
+            self.set("");
+            self.paste(text);
+        }
+    }
+
+    /// Returns what was said before, the latest last.
+    pub fn history(&self) -> &[String] {
+        &self.history
+    }
+
+    /// Takes what was said in earlier sessions, the oldest first: it stands before the rest.
+    pub fn recollect(&mut self, earlier: Vec<String>) {
+        let room = HISTORY.saturating_sub(self.history.len());
+        let skip = earlier.len().saturating_sub(room);
+        let before = self.history.len();
+        self.history.splice(0..0, earlier.into_iter().skip(skip));
+        if let Some((at, _)) = &mut self.browsing {
+            *at += self.history.len() - before;
+        }
     }
 
     /// Adds a prompt to the history.
@@ -138,27 +203,30 @@ impl Composer {
     /// Takes a key. `columns` is the width of the rows that the text is shown in, at least 1.
     pub fn key(&mut self, key: Key, columns: usize) -> Done {
         let goal = self.goal.take();
+        let killing = std::mem::take(&mut self.killing);
+        let yanked = self.yanked.take();
         match (key.code, key.ctrl, key.alt) {
             (Code::Char(c), false, false) => self.typed(c),
             (Code::Char('j'), true, _) => self.newline(),
             (Code::Enter, _, _) if key.alt || key.shift || key.ctrl => self.newline(),
             (Code::Backspace, false, false) => self.delete(self.before()),
-            (Code::Backspace, ..) | (Code::Char('w'), true, _) => self.kill(self.word_before()),
+            (Code::Backspace, ..) | (Code::Char('w'), true, _) => {
+                self.kill(self.word_before(), killing);
+            }
             (Code::Delete, false, false) | (Code::Char('d'), true, _) => self.delete(self.after()),
-            (Code::Delete, ..) | (Code::Char('d'), false, true) => self.kill(self.word_after()),
+            (Code::Delete, ..) | (Code::Char('d'), false, true) => {
+                self.kill(self.word_after(), killing);
+            }
             (Code::Char('k'), true, _) => {
                 let end = self.line_end();
-                self.kill(if end == self.cursor { self.after() } else { end });
+                self.kill(if end == self.cursor { self.after() } else { end }, killing);
             }
             (Code::Char('u'), true, _) => {
                 let start = self.line_start();
-                self.kill(if start == self.cursor { self.before() } else { start });
+                self.kill(if start == self.cursor { self.before() } else { start }, killing);
             }
-            (Code::Char('y'), true, _) => {
-                self.save(Kind::Other);
-                let killed = self.killed.clone();
-                self.insert(&killed);
-            }
+            (Code::Char('y'), true, _) => self.yank(None),
+            (Code::Char('y'), false, true) => self.yank(yanked),
             (Code::Left, true, _) | (Code::Left | Code::Char('b'), _, true) => {
                 self.go(self.word_before());
             }
@@ -213,11 +281,10 @@ impl Composer {
 
     fn is_boundary(&self, at: usize) -> bool {
         at >= self.text.len()
-            || (self.text.is_char_boundary(at) && self.boundaries().any(|boundary| boundary == at))
-    }
-
-    fn boundaries(&self) -> impl DoubleEndedIterator<Item = usize> {
-        self.text.grapheme_indices(true).map(|(at, _)| at)
+            || (self.text.is_char_boundary(at)
+                && GraphemeCursor::new(at, self.text.len(), true)
+                    .is_boundary(&self.text, 0)
+                    .unwrap_or(true))
     }
 
     /// Deletes between the cursor and another place.
@@ -233,14 +300,51 @@ impl Composer {
         self.browsing = None;
     }
 
-    /// As [`Self::delete`]; what goes can be put back with Ctrl-Y.
-    fn kill(&mut self, to: usize) {
+    /// As [`Self::delete`]; what goes can be put back with Ctrl-Y. What is killed in a row is put back
+    /// in one piece.
+    fn kill(&mut self, to: usize, goes_on: bool) {
         let (from, end) = (to.min(self.cursor), to.max(self.cursor));
         if from < end {
-            self.killed = self.text.get(from..end).unwrap_or_default().to_owned();
+            let text = self.text.get(from..end).unwrap_or_default();
+            match self.killed.last_mut().filter(|_| goes_on) {
+                Some(last) if to < self.cursor => last.insert_str(0, text),
+                Some(last) => last.push_str(text),
+                None => {
+                    let text = text.to_owned();
+                    if self.killed.len() >= KILLED {
+                        self.killed.remove(0);
+                    }
+                    self.killed.push(text);
+                }
+            }
             self.last = None;
             self.delete(to);
         }
+        self.killing = true;
+    }
+
+    /// Puts back what was killed last; right after that, what was killed before it instead.
+    fn yank(&mut self, yanked: Option<(Range<usize>, usize)>) {
+        let yanked = yanked.filter(|(place, at)| {
+            self.text.get(place.clone()) == self.killed.get(*at).map(String::as_str)
+        });
+        let which = match &yanked {
+            Some((_, 0)) => self.killed.len().checked_sub(1),
+            Some((_, which)) => which.checked_sub(1),
+            None => self.killed.len().checked_sub(1),
+        };
+        let Some((which, text)) = which.and_then(|at| Some((at, self.killed.get(at)?.clone())))
+        else {
+            return;
+        };
+        self.save(Kind::Other);
+        if let Some((place, _)) = yanked {
+            self.text.replace_range(place.clone(), "");
+            self.cursor = place.start;
+        }
+        let from = self.cursor;
+        self.insert(&text);
+        self.yanked = Some((from..from + text.len(), which));
     }
 
     fn go(&mut self, to: usize) {
@@ -368,8 +472,17 @@ impl Composer {
             Some((at, draft)) => (at, draft),
             None => (self.history.len(), self.text.clone()),
         };
-        let next = if older { at.checked_sub(1) } else { Some(at + 1) };
-        let Some(next) = next.filter(|next| *next <= self.history.len()) else {
+        // What begins as the draft does; when nothing does, all of it.
+        let begins = |text: &&String| text.starts_with(draft.as_str()) && **text != draft;
+        let any = !self.history.iter().any(|text| begins(&text));
+        let fits = |text: &String| any || begins(&text);
+        let next = if older {
+            self.history.iter().take(at).rposition(fits)
+        } else {
+            let later = self.history.iter().enumerate().skip(at + 1).find(|(_, text)| fits(text));
+            Some(later.map_or(self.history.len(), |(at, _)| at)).filter(|_| at < self.history.len())
+        };
+        let Some(next) = next else {
             if at < self.history.len() {
                 self.browsing = Some((at, draft));
             }
@@ -397,6 +510,10 @@ impl Composer {
             self.undo.remove(0);
         }
         self.undo.push((self.text.clone(), self.cursor));
+        let mut bytes: usize = self.undo.iter().map(|(text, _)| text.len()).sum();
+        while bytes > UNDO_BYTES && self.undo.len() > 1 {
+            bytes -= self.undo.remove(0).0.len();
+        }
     }
 
     fn undo(&mut self) {

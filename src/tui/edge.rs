@@ -4,6 +4,8 @@
 //! neither keys nor signals: what happens meanwhile goes into the next frame, and the model's answer
 //! is not read on while too much waits. Nothing ticks while nothing moves.
 
+mod editing;
+
 use std::{
     io,
     os::fd::OwnedFd,
@@ -35,6 +37,7 @@ use crate::{
 use super::{
     block::Kind,
     change::Change,
+    found::Found,
     guard::{Guard, write_all},
     input::Parser,
     key::{Key, Typed},
@@ -43,6 +46,9 @@ use super::{
     style::Paint,
     view,
 };
+
+use editing::Lent;
+pub use editing::{Editing, EditorIs};
 
 /// The least time between two frames that no key asked for.
 const FRAME: Duration = Duration::from_millis(16);
@@ -90,6 +96,8 @@ pub struct Answer {
     pub errors: String,
     /// Whether it failed.
     pub failed: bool,
+    /// What was found in the place of a text.
+    pub found: Option<Found>,
     /// What changes with it.
     pub change: Option<Change>,
 }
@@ -105,6 +113,20 @@ pub trait Root {
 
     /// Has a command answered; the answer comes on the channel that `run` was given.
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>);
+
+    /// Has the files looked for that can be mentioned; they come on the same channel.
+    fn files(&mut self) {}
+
+    /// Keeps what was said for later sessions.
+    fn remember(&mut self, _text: String) {}
+
+    /// Starts the person's editor on a text; the terminal is its own until it ends.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn edit(&mut self, _text: &str, _terminal: OwnedFd) -> Result<Editing, String> {
+        Err("there is no editor here".to_owned())
+    }
 }
 
 /// How the interface looks and begins.
@@ -163,6 +185,7 @@ pub async fn run(
         talk: first,
         agent_is_there: true,
         answers,
+        lent: None,
     };
     if let Some(prompt) = look.prompt {
         let effects = edge.state.submit(prompt);
@@ -191,6 +214,8 @@ struct Edge {
     talk: Conversation,
     agent_is_there: bool,
     answers: UnboundedReceiver<Answer>,
+    /// The editor that has the terminal.
+    lent: Option<Lent>,
 }
 
 enum Happened {
@@ -201,6 +226,7 @@ enum Happened {
     Event(Option<Event>),
     AgentGone,
     Answer(Answer),
+    Editor(EditorIs),
     Due,
 }
 
@@ -221,7 +247,8 @@ impl Edge {
             let happened = tokio::select! {
                 biased;
                 signal = signals.next() => Happened::Signal(signal),
-                read = read(input) => Happened::Input(read),
+                read = read(input), if self.lent.is_none() => Happened::Input(read),
+                editor = Lent::changed(&mut self.lent) => Happened::Editor(editor),
                 () = sleep(wait.unwrap_or_default()), if wait.is_some() => Happened::NoMore,
                 ok = self.writer.written() => Happened::Written(ok),
                 event = self.talk.events.recv(), if self.agent_is_there => Happened::Event(event),
@@ -231,6 +258,18 @@ impl Edge {
             };
             self.state.at(self.start.elapsed());
             let effects = match happened {
+                // They are the editor's, which stands in the same group.
+                Happened::Signal(SignalIs::Interrupt | SignalIs::Stop | SignalIs::GoOn)
+                    if self.lent.is_some() =>
+                {
+                    continue;
+                }
+                Happened::Editor(editor) => {
+                    if !self.editor_is(editor) {
+                        return Some(143);
+                    }
+                    Vec::new()
+                }
                 Happened::Signal(SignalIs::Interrupt) => {
                     self.urgent = true;
                     self.state.typed(&Typed::Key(Key::ctrl('c')))
@@ -321,16 +360,21 @@ impl Edge {
                     Err(sentence) => self.state.answered("", &sentence, true),
                 },
                 Effect::Suspend => self.suspend().await,
+                Effect::Edit(text) => self.lend(&text, root).await,
+                Effect::Files => root.files(),
                 Effect::Redraw => self.screen.resized(),
                 Effect::Quit => return true,
             }
+        }
+        for text in self.state.take_said() {
+            root.remember(text);
         }
         false
     }
 
     /// Says when something is to be drawn although nothing happens.
     fn due(&self) -> Option<Instant> {
-        if self.writer.is_busy() {
+        if self.writer.is_busy() || self.lent.is_some() {
             return None;
         }
         let drawn = self.drawn.unwrap_or(self.start);
@@ -347,7 +391,8 @@ impl Edge {
         let now = Instant::now();
         let soon = self.drawn.is_some_and(|drawn| now < drawn + FRAME);
         let moved = self.state.is_moving() && self.drawn.is_none_or(|drawn| now >= drawn + TICK);
-        if self.writer.is_busy() || !(self.dirty || moved) || (soon && !self.urgent) {
+        let is_elsewhere = self.writer.is_busy() || self.lent.is_some();
+        if is_elsewhere || !(self.dirty || moved) || (soon && !self.urgent) {
             return;
         }
         let rows = self.state.take_rows();
@@ -397,6 +442,10 @@ impl Edge {
 
     /// Ends what runs, draws the last rows, and gives the terminal back.
     async fn end(&mut self, code: Option<u8>) {
+        // An editor that has the terminal ends first.
+        if let Some(lent) = self.lent.take() {
+            lent.take_back(&self.terminal, true);
+        }
         self.state.leaving();
         if self.state.is_working() {
             let op = if code.is_some() { Op::Terminate } else { Op::Interrupt };

@@ -5,6 +5,7 @@
 //! - [`view`]: the state as rows of the region at the bottom; pure.
 //! - [`cells`], [`style`], [`markdown`], [`code`], [`block`]: text to rows; pure.
 //! - `change`: what a person changes while a conversation goes on; pure.
+//! - [`complete`], [`picker`]: what a beginning can become, and a list to choose from; pure.
 //! - [`screen`]: rows to the bytes of a frame; pure.
 //! - `guard`: the modes of the terminal, and how they are put back whatever happens.
 //! - `edge`: the loop that joins terminal, agent, clock and signals.
@@ -18,12 +19,15 @@ pub mod cells;
 mod change;
 pub mod code;
 pub mod command;
+pub mod complete;
 pub mod composer;
 mod edge;
+pub mod found;
 mod guard;
 pub mod input;
 pub mod key;
 pub mod markdown;
+pub mod picker;
 mod plain;
 pub mod screen;
 pub mod state;
@@ -31,5 +35,5 @@ pub mod style;
 pub mod view;
 
 pub use change::{Change, SWITCH};
-pub use edge::{Answer, Conversation, End, Look, Root, run};
+pub use edge::{Answer, Conversation, Editing, EditorIs, End, Look, Root, run};
 pub use plain::run_plain;

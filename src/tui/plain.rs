@@ -17,6 +17,7 @@ use crate::agent::{Event, Op};
 use super::{
     block,
     edge::{Answer, Conversation, End, Look, Root, read, size},
+    found::Found,
     guard::write_all,
     key::{Key, Typed},
     state::{Effect, State},
@@ -111,7 +112,13 @@ pub async fn run_plain(
                 Vec::new()
             }
             Some(answer) = answers.recv() => {
-                plain.state.answer(answer)
+                match answer.found {
+                    Some(Found::Choices(choices)) => {
+                        plain.state.answered(&choices.as_text(), "", false);
+                        Vec::new()
+                    }
+                    _ => plain.state.answer(answer),
+                }
             }
         };
         if plain.perform(effects)? {
@@ -177,12 +184,15 @@ impl Plain<'_> {
                     }
                     Err(sentence) => self.state.answered("", &sentence, true),
                 },
-                Effect::Suspend | Effect::Redraw => {}
+                Effect::Suspend | Effect::Redraw | Effect::Edit(_) | Effect::Files => {}
                 Effect::Quit => {
                     self.print("\n")?;
                     return Ok(true);
                 }
             }
+        }
+        for text in self.state.take_said() {
+            self.root.remember(text);
         }
         Ok(false)
     }

@@ -6,6 +6,7 @@
 //! [`view`](super::view).
 
 mod events;
+pub(super) mod writing;
 
 use std::time::Duration;
 
@@ -18,9 +19,11 @@ use crate::{
 use super::{
     block::{self, Finished, Kind},
     command::{self, By},
+    complete::Completion,
     composer::{Composer, Done},
     key::{Code, Key, Typed},
     markdown,
+    picker::Picker,
     style::Line,
 };
 
@@ -75,6 +78,10 @@ pub enum Effect {
     Suspend,
     /// Draw everything of the region anew.
     Redraw,
+    /// Have the text edited in the person's editor.
+    Edit(String),
+    /// Look for the files that can be mentioned.
+    Files,
     /// Leave.
     Quit,
 }
@@ -167,6 +174,13 @@ pub struct State {
     interrupt: Option<Duration>,
     /// Commands that were asked and not answered.
     pub(super) asked: usize,
+    /// What is being chosen from; it has the keys.
+    pub(super) picker: Option<Picker>,
+    pub(super) completion: Completion,
+    /// How the session is called.
+    pub(super) name: Option<String>,
+    /// What was said and is not kept yet.
+    said: Vec<String>,
 }
 
 impl State {
@@ -192,6 +206,10 @@ impl State {
             escape: None,
             interrupt: None,
             asked: 0,
+            picker: None,
+            completion: Completion::default(),
+            name: None,
+            said: Vec::new(),
         }
     }
 
@@ -258,6 +276,7 @@ impl State {
 
     /// Sends a prompt as if it had been typed.
     pub fn submit(&mut self, text: String) -> Vec<Effect> {
+        self.remember(&text);
         self.composer.remember(&text);
         self.send(text)
     }
@@ -270,6 +289,8 @@ impl State {
         self.context = 0;
         self.asked = 0;
         self.folded = None;
+        self.picker = None;
+        self.name = None;
         let skipped = history.len().saturating_sub(RECENT);
         if skipped > 0 {
             let session = self.facts.session.clone().unwrap_or_default();
@@ -334,13 +355,17 @@ impl State {
         match typed {
             Typed::Focus(_) => Vec::new(),
             Typed::Paste(text) => {
-                self.composer.paste(text);
-                Vec::new()
+                if !self.paste_around(text) {
+                    self.composer.paste(text);
+                }
+                self.look_around(Vec::new())
             }
-            Typed::Key(key) => match self.keys.meaning(*key) {
-                Some(key) => self.key(key),
-                None => Vec::new(),
-            },
+            Typed::Key(key) => {
+                let Some(key) = self.keys.meaning(*key) else { return Vec::new() };
+                let around = self.key_around(key);
+                let effects = around.unwrap_or_else(|| self.key(key));
+                self.look_around(effects)
+            }
         }
     }
 
@@ -403,25 +428,10 @@ impl State {
     }
 
     fn tab(&mut self) -> Vec<Effect> {
-        let found = command::completions(self.composer.text());
-        match found.as_slice() {
-            [] if self.work.is_some() => self.enter(true),
-            [] => Vec::new(),
-            [first, rest @ ..] => {
-                // As far as all of them agree, or the only one whole.
-                let shared = rest.iter().fold(first.name.len(), |most, other| {
-                    let same =
-                        first.name.bytes().zip(other.name.bytes()).take_while(|(a, b)| a == b);
-                    most.min(same.count())
-                });
-                let mut text = format!("/{}", first.name.get(..shared).unwrap_or_default());
-                if rest.is_empty() && !first.takes.is_empty() {
-                    text.push(' ');
-                }
-                self.composer.set(&text);
-                Vec::new()
-            }
+        if !self.completion.complete(&mut self.composer) && self.work.is_some() {
+            return self.enter(true);
         }
+        Vec::new()
     }
 
     /// Sends what is written: now, at the next boundary, or (`later`) when the agent is done.
@@ -431,7 +441,8 @@ impl State {
         }
         match command::parse(self.composer.text()) {
             Some(Ok((found, rest))) => {
-                self.composer.take();
+                let said = self.composer.take();
+                self.remember(&said);
                 return self.command(found, rest);
             }
             Some(Err(sentence)) => {
@@ -442,6 +453,7 @@ impl State {
             None => {}
         }
         let text = self.composer.take();
+        self.remember(&text);
         if self.work.is_none() {
             return self.send(text);
         }
@@ -470,6 +482,10 @@ impl State {
                     found.name
                 );
                 self.say(Kind::Error, &sentence);
+            }
+            By::Conversation if found.name == "resume" && rest.is_empty() => {
+                self.asked += 1;
+                return vec![Effect::Ask(found.name, rest)];
             }
             By::Conversation => {
                 self.asked += 1;

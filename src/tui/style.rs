@@ -1,6 +1,6 @@
 //! Styled text: what the view says before any terminal is thought of, and how it becomes bytes.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -165,12 +165,44 @@ pub struct Span {
     pub text: String,
     /// Its looks.
     pub style: Style,
+    /// Where it leads.
+    pub link: Option<Link>,
 }
+
+/// An address that a terminal may open: `http`, `https` or `file`, printable ASCII, of bounded length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link(Arc<str>);
+
+impl Link {
+    /// The longest address, in bytes: what terminals take (VTE: 2083).
+    const LONGEST: usize = 2000;
+
+    /// Returns an address as a link; `None` for one that a terminal should not open.
+    pub fn new(address: &str) -> Option<Self> {
+        let scheme = address.split_once(':')?.0.to_ascii_lowercase();
+        let is_known = ["http", "https", "file"].contains(&scheme.as_str());
+        let is_plain = address.bytes().all(|byte| byte.is_ascii_graphic());
+        (is_known && is_plain && address.len() <= Self::LONGEST).then(|| Self(address.into()))
+    }
+
+    /// Appends what begins it (OSC 8). Pieces with one `id` are one link, also over several rows.
+    fn begin(&self, out: &mut String) {
+        // FNV-1a, 32 bits: it only has to be the same for the same address.
+        let id = self
+            .0
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let _ = write!(out, "\x1b]8;id={id:08x};{}\x1b\\", self.0);
+    }
+}
+
+/// Ends a link.
+const NO_LINK: &str = "\x1b]8;;\x1b\\";
 
 impl Span {
     /// Returns a text in a style.
     pub fn new(text: impl Into<String>, style: Style) -> Self {
-        Self { text: text.into(), style }
+        Self { text: text.into(), style, link: None }
     }
 
     /// Returns a text as the terminal shows it by itself.
@@ -210,17 +242,24 @@ impl Line {
 
     /// Appends a piece; one like the last joins it.
     pub fn push(&mut self, text: &str, style: Style) {
+        self.push_linked(text, style, None);
+    }
+
+    /// As [`Line::push`], for a piece that may lead somewhere.
+    pub fn push_linked(&mut self, text: &str, style: Style, link: Option<&Link>) {
         if text.is_empty() {
             return;
         }
-        match self.spans.last_mut().filter(|last| last.style == style) {
+        let is_like = |last: &&mut Span| last.style == style && last.link.as_ref() == link;
+        match self.spans.last_mut().filter(is_like) {
             Some(last) => last.text.push_str(text),
-            None => self.spans.push(Span::new(text, style)),
+            None => self.spans.push(Span { link: link.cloned(), ..Span::new(text, style) }),
         }
     }
 
     /// Returns the row as a terminal takes it, ending in the plain style. After what terminals give
-    /// different widths the column is set, so that the rest of the row stands where it should.
+    /// different widths the column is set, so that the rest of the row stands where it should. Links go
+    /// with the colours: where those are left out, so are they.
     pub fn encode(&self, paint: &Paint) -> String {
         let mut out = String::new();
         let mut column = 0_usize;
@@ -229,12 +268,19 @@ impl Line {
             if !is_plain {
                 span.style.begin(&mut out, paint);
             }
+            let link = span.link.as_ref().filter(|_| paint.colors);
+            if let Some(link) = link {
+                link.begin(&mut out);
+            }
             for cluster in span.text.graphemes(true) {
                 out.push_str(cluster);
                 column += width(cluster);
                 if is_doubtful(cluster) {
                     let _ = write!(out, "\x1b[{}G", column + 1);
                 }
+            }
+            if link.is_some() {
+                out.push_str(NO_LINK);
             }
             if !is_plain {
                 out.push_str("\x1b[0m");
@@ -262,6 +308,39 @@ mod tests {
             Line::styled("x", Style::color(Color::Indexed(9))).encode(&Paint::palette(true)),
             "\x1b[91mx\x1b[0m"
         );
+    }
+
+    #[test]
+    fn a_link_is_an_address_that_a_terminal_may_open_and_drives_nothing() {
+        let mut line = Line::default();
+        line.push_linked("docs", Style::BOLD, Link::new("https://example.org/a?b=1").as_ref());
+        line.push(" x", Style::PLAIN);
+        let id = "id=";
+        let bytes = line.encode(&Paint::palette(true));
+        let (before, rest) = bytes.split_once(id).unwrap();
+        assert_eq!(before, "\x1b[1m\x1b]8;");
+        assert_eq!(&rest[8..], ";https://example.org/a?b=1\x1b\\docs\x1b]8;;\x1b\\\x1b[0m x");
+        assert_eq!(
+            line.encode(&Paint::palette(false)),
+            "\x1b[1mdocs\x1b[0m x",
+            "without colours there is none"
+        );
+        assert_eq!(line.text(), "docs x");
+        assert!(Link::new("file:///etc/hosts").is_some() && Link::new("HTTP://x").is_some());
+        for none in [
+            "javascript:alert(1)",
+            "ssh://x",
+            "x",
+            "mailto:a@b",
+            "https://a b",
+            "https://a\u{1b}\\",
+            "https://a\u{7}",
+            "https://é",
+            "",
+        ] {
+            assert_eq!(Link::new(none), None, "{none:?}");
+        }
+        assert_eq!(Link::new(&format!("https://{}", "x".repeat(2000))), None);
     }
 
     #[test]

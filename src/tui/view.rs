@@ -6,8 +6,7 @@ use crate::display::Role;
 
 use super::{
     cells::{chop, clean, clean_tool, cut, width, wrap},
-    command,
-    state::{Level, State},
+    state::{Level, State, writing::picker_rows},
     style::{Line, Span, Style},
 };
 
@@ -15,8 +14,6 @@ use super::{
 const MARK: &str = "› ";
 /// Rows of a running tool's output.
 const OUTPUT: usize = 4;
-/// The most completions that are listed.
-const COMPLETIONS: usize = 6;
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠹", "⠸", "⠴", "⠦", "⠇", "⠏"];
 
 /// Returns the cells that a row of the composer has on a terminal of this width.
@@ -29,13 +26,20 @@ pub fn composer_columns(width: usize) -> usize {
 pub fn region(state: &State) -> Vec<Line> {
     let room = state.height.saturating_sub(1).max(1);
     let footer = footer(state);
-    let (composer, caret) = composer(state);
-    let most = (room / 3).max(1).min(room);
-    let composer = window(composer, caret, most);
+    let composer = if let Some(picker) = &state.picker {
+        picker.rows(state.width, picker_rows(state.height).min(room))
+    } else {
+        let (composer, caret) = composer(state);
+        window(composer, caret, (room / 3).max(1).min(room))
+    };
     let mut left = room.saturating_sub(composer.len());
     let footer: Vec<Line> = (left > 0).then_some(footer).into_iter().collect();
     left = left.saturating_sub(footer.len());
-    let mut below = completions(state);
+    let mut below = if state.picker.is_some() {
+        Vec::new()
+    } else {
+        state.completion.rows(state.composer.text(), left, state.width)
+    };
     below.truncate(left);
     left -= below.len();
     let mut status: Vec<Line> = status(state);
@@ -106,6 +110,9 @@ fn status(state: &State) -> Vec<Line> {
     }
     for text in &state.next {
         rows.push(queued("next prompt: ", text));
+    }
+    if !state.next.is_empty() && state.composer.is_empty() {
+        rows.push(Line::styled("  Up takes the last of them back", Style::DIM));
     }
     if let Some((hint, _)) = &state.hint {
         rows.push(Line::styled(hint.as_str(), Style::role(Role::Warning)));
@@ -184,19 +191,6 @@ fn window(rows: Vec<Line>, seen: usize, most: usize) -> Vec<Line> {
     rows.into_iter().skip(from).take(most).collect()
 }
 
-fn completions(state: &State) -> Vec<Line> {
-    command::completions(state.composer.text())
-        .iter()
-        .take(COMPLETIONS)
-        .map(|command| {
-            let mut line = Line::styled(format!("  /{}", command.name), Style::role(Role::Command));
-            let space = 12_usize.saturating_sub(width(command.name));
-            line.push(&format!("{}{}", " ".repeat(space), command.about), Style::DIM);
-            line
-        })
-        .collect()
-}
-
 /// Returns the footer. The confinement comes first and is never left out; what there is no room for
 /// is, from the least important on.
 fn footer(state: &State) -> Line {
@@ -214,6 +208,7 @@ fn footer(state: &State) -> Line {
     // The last goes first.
     let mut parts = vec![clean(&facts.model)];
     parts.push(context);
+    parts.extend(state.name.as_ref().map(|name| format!("“{}”", clean(name))));
     parts.extend(state.spent.cost().map(|cost| format!("cost {cost}")));
     parts.push(format!("profile {}", clean(&facts.profile)));
     parts.extend(facts.effort.as_ref().map(|effort| format!("effort {}", clean(effort))));

@@ -53,16 +53,16 @@ impl Turn {
                  `{name}` costs; set `providers.{provider}.models.{model}.price`"
             ));
         }
-        if self.asked.cost().is_none() {
+        let spent = self.asked.spent();
+        if spent >= limit {
             return Some(format!(
-                "the budget of {limit} (`budgets.cost`) cannot be kept, as `{name}` does not say how \
-                 many tokens its answer took; bound the run with `--max-turns` or `--timeout` instead"
+                "the budget of {limit} is used up ({spent} spent); raise it with `budgets.cost`"
             ));
         }
-        let spent = self.asked.spent();
-        (spent >= limit).then(|| {
+        self.asked.uncounted().map(|why| {
             format!(
-                "the budget of {limit} is used up ({spent} spent); raise it with `budgets.cost`"
+                "the budget of {limit} (`budgets.cost`) cannot be kept, as {why}; bound the run with \
+                 `--max-turns` or `--timeout` instead"
             )
         })
     }

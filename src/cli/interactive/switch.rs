@@ -21,7 +21,7 @@ use super::{
         assembly::{Assembly, Models},
         credentials::Keys,
         error::CliError,
-        journal::Started,
+        journal::{SharedLog, Started},
         setup::Setup,
         signals::Signals,
     },
@@ -79,12 +79,13 @@ struct Inner {
     id: Option<String>,
     journal: Option<Box<dyn Journal>>,
     history: Vec<Message>,
+    log: Option<SharedLog>,
 }
 
 impl Kept {
     pub(super) fn of(started: Started) -> Self {
-        let Started { id, history, journal, .. } = started;
-        Self(Arc::new(Mutex::new(Inner { id, journal, history })))
+        let Started { id, history, journal, log, .. } = started;
+        Self(Arc::new(Mutex::new(Inner { id, journal, history, log })))
     }
 
     /// Returns the session as an agent gets it, every call with its result.
@@ -95,6 +96,7 @@ impl Kept {
             history: session::pair(inner.history.clone()),
             journal: Some(Box::new(self.clone())),
             notices: Vec::new(),
+            log: inner.log.clone(),
         }
     }
 }

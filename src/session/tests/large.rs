@@ -22,7 +22,7 @@ fn long(path: &Path, bytes: usize) -> usize {
     let mut messages = 0;
     let mut add = |text: &mut Vec<u8>, entry: Entry<'_>| {
         messages += usize::from(matches!(entry, Entry::Message(_)));
-        text.extend(entry.line(at, messages as u64).unwrap());
+        text.extend(entry.line(at, messages as u64, None).unwrap());
         text.push(b'\n');
     };
     add(&mut text, Entry::Message(&Message::user("begin")));

@@ -45,14 +45,14 @@ fn valid() -> Vec<Vec<u8>> {
     let at = "2026-11-29T17:44:23.000Z";
     let mut lines = vec![Header::new("x", Path::new(WS), at, None).line().unwrap()];
     for message in &messages {
-        lines.push(Entry::Message(message).line(at, 0).unwrap());
+        lines.push(Entry::Message(message).line(at, 0, None).unwrap());
         for entry in [
             Entry::Usage { model: "a/b", usage },
             Entry::Changed { path: Path::new("/ws/a") },
             Entry::Denied { tool: "bash", atom: "process/exec", detail: "rm" },
             Entry::End { outcome: "ok", error: None },
         ] {
-            lines.push(entry.line(at, 1).unwrap());
+            lines.push(entry.line(at, 1, None).unwrap());
         }
     }
     lines

@@ -132,13 +132,157 @@ fn a_long_paste_is_folded_and_sent_whole() {
     assert_eq!(composer.text(), "");
 }
 
+#[test]
+fn what_is_killed_in_a_row_is_put_back_whole_and_what_was_before_it_too() {
+    let mut composer = composer("one two three|");
+    press(&mut composer, "C-w C-w", 80);
+    assert_eq!(shown(&composer), "one |");
+    press(&mut composer, "C-y", 80);
+    assert_eq!(shown(&composer), "one two three|");
+    press(&mut composer, "C-a C-k", 80);
+    press(&mut composer, "C-y space C-y", 80);
+    assert_eq!(shown(&composer), "one two three one two three|");
+    press(&mut composer, "M-y", 80);
+    assert_eq!(shown(&composer), "one two three two three|");
+    // Round again; and not after something else was pressed.
+    press(&mut composer, "M-y", 80);
+    assert_eq!(shown(&composer), "one two three one two three|");
+    composer.set("new");
+    press(&mut composer, "M-y", 80);
+    assert_eq!(shown(&composer), "newone two three|");
+}
+
+#[test]
+fn up_takes_what_begins_as_the_draft_does() {
+    let mut composer = Composer::default();
+    composer.recollect(vec!["fix a".to_owned(), "test".to_owned()]);
+    for prompt in ["fix b", "say"] {
+        composer.remember(prompt);
+    }
+    composer.set("fix");
+    press(&mut composer, "up", 80);
+    assert_eq!(shown(&composer), "fix b|");
+    press(&mut composer, "up up", 80);
+    assert_eq!(shown(&composer), "fix a|");
+    press(&mut composer, "down down", 80);
+    assert_eq!(shown(&composer), "fix|");
+    // What fits nothing is no reason to show nothing.
+    composer.set("zzz");
+    press(&mut composer, "up up up", 80);
+    assert_eq!(shown(&composer), "test|");
+    press(&mut composer, "down down down", 80);
+    assert_eq!(shown(&composer), "zzz|");
+}
+
+#[test]
+fn earlier_sessions_come_before_and_a_place_in_the_history_is_kept() {
+    let mut composer = Composer::default();
+    composer.remember("now");
+    press(&mut composer, "up", 80);
+    composer.recollect((0..HISTORY + 5).map(|n| format!("old {n}")).collect());
+    assert_eq!(composer.history().len(), HISTORY);
+    press(&mut composer, "up", 80);
+    assert_eq!(shown(&composer), format!("old {}|", HISTORY + 4));
+    // Control characters of a file do not get into what is written.
+    composer.recollect(Vec::new());
+    composer.remember("\u{1b}[2Jbad\u{7}");
+    composer.set("");
+    press(&mut composer, "up", 80);
+    assert_eq!(shown(&composer), "bad|");
+}
+
+#[test]
+fn a_text_from_the_editor_takes_the_place_of_all_and_a_long_one_is_folded() {
+    let mut composer = composer("see |");
+    composer.paste(&"line\n".repeat(20));
+    let whole = composer.whole();
+    assert!(whole.starts_with("see line\nline"));
+    composer.put(&whole);
+    assert_eq!(composer.text(), "see [pasted 1: 20 lines]", "nothing was changed");
+    composer.put("short\ntext");
+    assert_eq!(shown(&composer), "short\ntext|");
+    let long = "漢".repeat(40_000);
+    composer.put(&long);
+    assert!(composer.text().len() < 40, "{}", composer.text());
+    assert_eq!(composer.take(), long);
+}
+
+#[test]
+fn a_part_is_replaced_and_a_wrong_one_is_not() {
+    let mut composer = composer("see @sr| now");
+    composer.replace(4..7, "@src/a.rs", 0);
+    assert_eq!(shown(&composer), "see @src/a.rs| now");
+    composer.replace(4..400, "x", 0);
+    assert_eq!(shown(&composer), "see @src/a.rs| now");
+    press(&mut composer, "C-z", 80);
+    assert_eq!(shown(&composer), "see @sr| now");
+}
+
+#[test]
+fn typing_a_megabyte_without_any_marks_ends_in_time() {
+    // What a terminal without bracketed paste does.
+    let mut composer = Composer::default();
+    for _ in 0..200_000 {
+        composer.key(key("a"), 80);
+    }
+    for _ in 0..2000 {
+        composer.key(key("漢"), 80);
+        composer.key(key("space"), 80);
+    }
+    assert_eq!(composer.text().len(), 208_000);
+    let kept: usize = composer.undo.iter().map(|(text, _)| text.len()).sum();
+    assert!(kept <= UNDO_BYTES + composer.text().len(), "{kept}");
+}
+
+proptest::proptest! {
+    /// What is undone and done again is as it was.
+    #[test]
+    fn redo_is_the_way_back(
+        keys in proptest::collection::vec(proptest::sample::select(vec![
+            "a", "漢", "space", "C-j", "bs", "del", "left", "up", "C-w", "C-k", "C-u", "C-y", "M-y",
+        ]), 1..40),
+        steps in 1_usize..20,
+    ) {
+        let mut composer = Composer::default();
+        for name in keys {
+            composer.key(key(name), 20);
+        }
+        let before = composer.text().to_owned();
+        let depth = composer.undo.len().min(steps);
+        for _ in 0..depth {
+            composer.key(key("C-z"), 20);
+        }
+        for _ in 0..depth {
+            composer.key(key("M-r"), 20);
+        }
+        proptest::prop_assert_eq!(composer.text(), before);
+    }
+
+    /// At every width a row is at most as wide, and the rows are the whole text.
+    #[test]
+    fn the_rows_are_the_text(text in "[a-z \n漢👩\u{301}\u{5d0}]{0,80}", columns in 1_usize..20) {
+        let mut composer = Composer::default();
+        composer.set(&text);
+        let rows = composer.rows(columns);
+        let mut at = 0;
+        for (start, end) in rows {
+            let between = &composer.text()[at..start];
+            proptest::prop_assert!(between.is_empty() || between == "\n");
+            let row = &composer.text()[start..end];
+            proptest::prop_assert!(width(row) <= columns.max(2), "{row:?} at {columns}");
+            at = end;
+        }
+        proptest::prop_assert_eq!(at, composer.text().len());
+    }
+}
+
 proptest::proptest! {
     /// Whatever is pressed, the cursor stands between graphemes, and nothing breaks at any width.
     #[test]
     fn the_cursor_stands_between_graphemes(
         keys in proptest::collection::vec(proptest::sample::select(vec![
             "a", "漢", "\u{301}", "👩", "\u{200d}", "space", "C-j", "bs", "del", "left", "right", "up",
-            "down", "home", "end", "C-w", "C-k", "C-u", "C-y", "C-z", "M-r", "M-b", "M-f",
+            "down", "home", "end", "C-w", "C-k", "C-u", "C-y", "M-y", "C-z", "M-r", "M-b", "M-f",
         ]), 0..60),
         columns in 1_usize..12,
     ) {

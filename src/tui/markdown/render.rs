@@ -7,7 +7,7 @@ use crate::display::Role;
 use super::super::{
     cells::{chop, width as cells, wrap},
     code::Highlighter,
-    style::{Line, Span, Style},
+    style::{Line, Link, Span, Style},
 };
 
 const LINK: Style = Style::role(Role::Link);
@@ -209,11 +209,22 @@ impl Renderer {
             TagEnd::Link | TagEnd::Image => {
                 self.styles.pop();
                 if let Some((url, from)) = self.link.take() {
+                    let link = Link::new(&url);
+                    let until = self.spans.len();
                     let said: String =
                         self.spans.iter().skip(from).map(|span| span.text.as_str()).collect();
                     // Where it leads is shown, whatever its text says.
                     if said != url && format!("mailto:{said}") != url {
-                        self.say(&format!(" ({url})"), Style::DIM);
+                        self.say(" (", Style::DIM);
+                        self.say(&url, Style::DIM);
+                        self.say(")", Style::DIM);
+                    }
+                    // The text and the address, and not what stands around them.
+                    let (text, address) = (from..until, until + 1);
+                    for (at, span) in self.spans.iter_mut().enumerate() {
+                        if text.contains(&at) || at == address {
+                            span.link.clone_from(&link);
+                        }
                     }
                 }
             }
@@ -346,7 +357,7 @@ impl Renderer {
                     };
                     line.push(&" ".repeat(left), Style::PLAIN);
                     for span in &part.spans {
-                        line.push(&span.text, span.style);
+                        line.push_linked(&span.text, span.style, span.link.as_ref());
                     }
                     if column + 1 < columns {
                         line.push(&" ".repeat(space - left), Style::PLAIN);

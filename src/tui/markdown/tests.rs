@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::style::Link, *};
 
 const ALL: &str = "\
 # Title
@@ -157,5 +157,34 @@ proptest::proptest! {
         }
         rows.extend(stream.finish(width));
         proptest::prop_assert_eq!(texts(&rows), texts(&at_once(ALL, width)));
+    }
+}
+
+#[test]
+fn links_lead_where_they_say_also_over_several_rows() {
+    let text = "See [the docs](https://example.org/a/long/address/that/wraps) and <https://b.example/>, not \
+                [x](javascript:alert(1)) or [y](https://c/\u{7}z).\n\n| [t](https://t.example) |\n|---|\n| a |";
+    for width in [20, 80, 200] {
+        let rows = at_once(text, width);
+        let linked: Vec<(String, Option<Link>)> = rows
+            .iter()
+            .flat_map(|row| &row.spans)
+            .filter(|span| span.link.is_some())
+            .map(|span| (span.text.clone(), span.link.clone()))
+            .collect();
+        let of = |address: &str| -> String {
+            let link = Link::new(address);
+            linked.iter().filter(|(_, to)| *to == link).map(|(text, _)| text.as_str()).collect()
+        };
+        // The text and the address are seen, and both lead there; what stands around them does not.
+        let long = "https://example.org/a/long/address/that/wraps";
+        assert_eq!(of(long).replace(' ', ""), format!("thedocs{long}"), "{width}");
+        assert_eq!(of("https://b.example/"), "https://b.example/", "{width}");
+        assert_eq!(of("https://t.example").replace(' ', ""), "thttps://t.example", "{width}");
+        // A control character is gone before anything is a link.
+        assert!(of("https://c/z").contains("https://c/z"), "{width}: {linked:?}");
+        let all: String = rows.iter().map(Line::text).collect();
+        assert!(all.replace(' ', "").contains("x(javascript:alert(1))"), "{all}");
+        assert!(!linked.iter().any(|(text, _)| text.contains("alert")));
     }
 }
