@@ -157,6 +157,10 @@ let
       options.profiles.own.settings.bash.env.TOKEN = key;
       says = p: secret "${p}profiles.own.settings.bash.env.TOKEN" issued;
     };
+    secretInATheme = {
+      options.themes.own.colors.error = key;
+      says = p: secret "${p}themes.own.colors.error" issued;
+    };
     secretInThePolicy = {
       options.policy.denyTools = [ key ];
       says = p: secret "${p}policy.denyTools.0" issued;
@@ -221,6 +225,18 @@ let
   everything = {
     settings.model = "replay/demo";
     profiles.own.extends = "review";
+    settings.theme = "paper";
+    themes.paper = {
+      base = "light";
+      colors.error = "bold #af0000";
+    };
+    keybindings = {
+      undo = [
+        "ctrl-x"
+        "ctrl-_"
+      ];
+      suspend = [ ];
+    };
     policy.denyTools = [ "bash" ];
     context = "be brief\n";
     sandbox = {

@@ -23,7 +23,8 @@ fn answer(text: &str) -> String {
 /// Types a command and waits for what it says.
 #[track_caller]
 fn says(tty: &mut Tty, command: &str, part: &str) {
-    tty.press(&format!("{command}\r"));
+    // What was refused stays to be mended.
+    tty.press(&format!("\x15{command}\r"));
     tty.sees(part);
 }
 
@@ -50,7 +51,7 @@ fn start(world: &World, server: &FakeModel) -> Tty {
     let mut command = world.command("setsid");
     command.args(["-c", "env", "--default-signal"]).arg(world.root.join("kli"));
     command.env("TERM", "xterm-256color").env("ANTHROPIC_BASE_URL", server.base_url());
-    Tty::attach(command, 24, 100, |slave| world.own_handle(slave))
+    Tty::attach(command, 24, 200, |slave| world.own_handle(slave))
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn a_choice_is_taken_back_and_the_settings_decide_again() {
     let server = FakeModel::strict(Vec::new());
     let env = Env::new().at(&server.base_url());
     env.settings(r#"{ "model": "anthropic/claude-sonnet-4-5", "theme": "dark" }"#);
-    let mut tty = Tty::kli(&env, &[]);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("say what to do");
     says(&mut tty, "/theme light", "theme: light");
     says(&mut tty, "/theme default", "theme: dark");
@@ -149,7 +150,7 @@ fn another_model_goes_on_with_the_same_conversation() {
         }})
         .to_string(),
     );
-    let mut tty = Tty::kli(&env, &[]);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("one/a");
     says(&mut tty, "begin", "first answer");
     says(&mut tty, "/model two/b", "model: two/b");
@@ -196,7 +197,7 @@ fn a_profile_is_chosen_for_the_conversation_and_holds_for_the_next_call() {
     fs::write(baked.join("settings.json"), "{}").unwrap();
     fs::write(baked.join("policy.json"), r#"{ "denyTools": ["bash"] }"#).unwrap();
     let env = env.var("KLI_BAKED", baked.to_str().unwrap());
-    let mut tty = Tty::sized(&env, &[], 40, 100);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("profile interactive");
     says(&mut tty, "write it", "written");
     assert!(env.work().join("before.txt").exists(), "control");
@@ -237,7 +238,7 @@ fn a_profile_is_chosen_for_the_conversation_and_holds_for_the_next_call() {
 fn what_does_not_exist_is_answered_with_the_nearest_and_changes_nothing() {
     let env = Env::new();
     replay(&env, &answer("fine"));
-    let mut tty = Tty::sized(&env, &[], 40, 100);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("replay/x");
     for (command, part) in [
         ("/model anthropc/x", "did you mean `anthropic`?"),
@@ -266,15 +267,15 @@ fn what_does_not_exist_is_answered_with_the_nearest_and_changes_nothing() {
 fn while_the_agent_works_the_conversation_is_not_changed() {
     let env = Env::new();
     let calls = json!({ "calls": [{ "name": "bash", "arguments": { "command": "until [ -e go ]; do sleep 0.05; done" } }] });
-    replay(&env, &format!("{calls}\n{}", answer("done")));
-    let mut tty = Tty::kli(&env, &[]);
+    replay(&env, &format!("{calls}\n{}", answer("finished")));
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("replay/x");
     says(&mut tty, "work", "running bash");
     says(&mut tty, "/model replay/demo", "changes the conversation that goes on");
     says(&mut tty, "/profile review", "`/profile` changes");
     says(&mut tty, "/theme dark", "theme: dark");
     fs::write(env.work().join("go"), "").unwrap();
-    tty.sees("done");
+    tty.sees("finished");
     tty.sees("replay/x");
     // A model that is replayed is for this conversation: a display state may not name one.
     says(&mut tty, "/model replay/demo", "for this conversation only");
@@ -298,7 +299,7 @@ fn a_forged_display_state_changes_nothing_but_how_it_looks() {
         })
         .to_string(),
     );
-    let mut tty = Tty::kli(&env, &[]);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("anthropic/chosen");
     says(&mut tty, "/authority", "file/read");
     assert!(!tty.screen().contains("process/exec"), "{}", tty.screen());
@@ -330,12 +331,12 @@ fn what_is_no_display_state_is_left_alone_or_left_out() {
         r#"{ "keybindings": { "undo": "enter" } }"#.to_owned(),
     ] {
         write_display_state(&env, &forged);
-        let mut tty = Tty::kli(&env, &[]);
+        let mut tty = Tty::sized(&env, &[], 40, 200);
         tty.sees("what was chosen there is left out");
         tty.sees("anthropic/declared");
         says(&mut tty, "/theme dark", "kept for the next start");
         leaves(&mut tty);
-        assert_eq!(display_state(&env), json!({ "theme": "dark" }), "{:.40}", forged);
+        assert_eq!(display_state(&env), json!({ "theme": "dark" }), "{forged:.40}");
     }
     // A link is somebody's: it is neither read, followed nor replaced.
     let target = env.home().join("target.json");
@@ -343,7 +344,7 @@ fn what_is_no_display_state_is_left_alone_or_left_out() {
     fs::write(&target, content).unwrap();
     fs::remove_file(&file).unwrap();
     symlink(&target, &file).unwrap();
-    let mut tty = Tty::kli(&env, &[]);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("is no regular file");
     tty.sees("anthropic/declared");
     says(&mut tty, "/theme dark", "for this conversation only");
@@ -367,7 +368,7 @@ fn keys_of_the_settings_hold_and_those_of_a_stranger_do_not() {
     let mut all: Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
     all["keybindings"] = json!({ "leave": ["ctrl-x"], "unfold": [] });
     env.settings(&all.to_string());
-    let mut tty = Tty::kli(&env, &[]);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("also name `keybindings`");
     says(&mut tty, "/keys leave", "leave: ctrl-x");
     says(&mut tty, "/theme", "* light");
@@ -394,7 +395,7 @@ fn a_theme_of_the_settings_is_seen_as_far_as_the_terminal_goes() {
         all["theme"] = json!("mine");
         all["themes"] = json!({ "mine": { "colors": { "error": "#fe0102" } } });
         env.settings(&all.to_string());
-        let mut tty = Tty::kli(&env, &[]);
+        let mut tty = Tty::sized(&env, &[], 40, 200);
         tty.sees("say what to do");
         says(&mut tty, "/nope", "there is no command `/nope`");
         tty.look(Duration::from_millis(100));
@@ -428,10 +429,15 @@ fn line_by_line_the_same_is_chosen() {
 #[test]
 fn the_events_are_written_to_the_log_of_the_flag_and_of_the_settings() {
     let lines = |file: &std::path::Path| crate::harness::lines(file);
-    let env = Env::new();
-    let calls = json!({ "text": "looking", "calls": [{ "name": "bash", "arguments": { "command": "echo out" } }] });
-    let recording = format!("{calls}\n{}\n{}", answer("done"), answer("again"));
-    replay(&env, &recording);
+    let server = FakeModel::strict(vec![
+        Answer::new(message([
+            text("looking"),
+            tool_use("a", "bash", "{\"command\":\"echo out\"}"),
+        ])),
+        Answer::new(message([text("done")])),
+        Answer::new(message([text("again")])),
+    ]);
+    let env = Env::new().at(&server.base_url());
     let mut tty = Tty::kli(&env, &["--log", "events.jsonl"]);
     tty.sees("say what to do");
     says(&mut tty, "begin", "done");
@@ -458,7 +464,7 @@ fn the_events_are_written_to_the_log_of_the_flag_and_of_the_settings() {
         serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
     declared["log"] = json!("~/log.jsonl");
     env.settings(&declared.to_string());
-    let mut tty = Tty::kli(&env, &[]);
+    let mut tty = Tty::sized(&env, &[], 40, 200);
     tty.sees("say what to do");
     says(&mut tty, "begin", "fine");
     tty.settles();

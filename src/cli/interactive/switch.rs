@@ -149,3 +149,49 @@ impl House<'_> {
         Ok(talk)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        agent::{Compacted, compact::Reason},
+        message::{Block, Role},
+    };
+
+    use super::*;
+
+    fn said(role: Role, text: &str) -> Message {
+        Message { role, blocks: vec![Block::Text { text: text.to_owned() }] }
+    }
+
+    #[test]
+    fn whoever_goes_on_has_the_conversation_as_it_was_recorded() {
+        let started = Started {
+            id: Some("abc".to_owned()),
+            history: vec![said(Role::User, "before")],
+            journal: None,
+            notices: vec!["told once".to_owned()],
+        };
+        let mut kept = Kept::of(started);
+        kept.append(Record::Message(&said(Role::Assistant, "answer"))).unwrap();
+        kept.sync().unwrap();
+        let texts =
+            |started: &Started| started.history.iter().map(Message::text).collect::<Vec<_>>();
+        let next = kept.started();
+        assert_eq!((next.id.as_deref(), next.notices.len()), (Some("abc"), 0));
+        assert_eq!(texts(&next), ["before", "answer"]);
+        // The next agent writes to the same, and a summary takes the place of what it stands for.
+        let mut journal = next.journal.unwrap();
+        let done = Compacted {
+            reason: Reason::Asked,
+            before: 9,
+            after: 1,
+            trimmed: 0,
+            summarised: 2,
+            summary: None,
+        };
+        let messages = [said(Role::User, "the summary")];
+        journal.append(Record::Compaction { done: &done, messages: &messages }).unwrap();
+        journal.append(Record::Message(&said(Role::User, "more"))).unwrap();
+        assert_eq!(texts(&kept.started()), ["the summary", "more"]);
+    }
+}
