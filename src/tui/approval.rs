@@ -263,7 +263,12 @@ impl Asking {
             && let Some(first) = below.first_mut()
         {
             let last = (top + room).min(body.len());
-            let place = format!("rows {}-{last} of {}, PageDown for more: ", top + 1, body.len());
+            let (from, all) = (top + 1, body.len());
+            let place = if width < 60 {
+                format!("{from}-{last}/{all} ")
+            } else {
+                format!("rows {from}-{last} of {all}, PageDown for more: ")
+            };
             let mut line = Line::styled(place, Style { bold: true, ..Style::PLAIN });
             first.spans.iter().for_each(|span| line.push(&span.text, span.style));
             *first = line;
