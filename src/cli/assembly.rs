@@ -16,11 +16,12 @@ use crate::{
     },
     message::Redactor,
     model::Model,
-    tool::{self, BashOptions, Context},
+    tool::{self, BashOptions, Context, Kept},
 };
 
 use super::{
     args::RunArguments,
+    checkpoints::Checkpointing,
     credentials::Keys,
     error::CliError,
     fallback,
@@ -75,6 +76,8 @@ pub(crate) struct Ready {
     pub(crate) parts: Parts,
     /// The identifier of its session, when one is kept.
     pub(crate) session: Option<String>,
+    /// Who keeps what it changes, when a session is kept.
+    pub(crate) checkpoints: Option<Arc<Checkpointing>>,
     /// What people should know about it.
     pub(crate) notices: Vec<String>,
 }
@@ -173,6 +176,10 @@ impl<'a> Assembly<'a> {
             None => journal::open(&wish)?,
         };
         notices.extend(begun.notices);
+        if let Some(checkpoints) = &begun.checkpoints {
+            // The context is new, so nobody keeps anything yet.
+            let _set = context.state.kept.set(Kept::own(Arc::clone(checkpoints) as _));
+        }
         let (budgets, retry) = (budgets(&setup.settings), retry(self.network_is_off));
         let compaction = compaction(&setup.settings, self.models.chosen.context_window());
         let ledger = Arc::new(Ledger::default());
@@ -215,7 +222,7 @@ impl<'a> Assembly<'a> {
             ledger,
             timed: run.timings,
         };
-        Ok(Ready { parts, session: begun.id, notices })
+        Ok(Ready { parts, session: begun.id, checkpoints: begun.checkpoints, notices })
     }
 
     /// Returns what is said besides about a model that is not reached.

@@ -143,7 +143,7 @@ fn run_in(
         (opened, None) => opened?,
     };
     let assembly = Assembly::new(setup, models, redactor)?;
-    let Ready { parts, session, notices } = assembly.converse(run, wish, resumed, backlog)?;
+    let Ready { parts, session, notices, .. } = assembly.converse(run, wish, resumed, backlog)?;
     front.line(&Line::Init {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),

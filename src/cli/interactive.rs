@@ -1,6 +1,8 @@
 //! The terminal interface, put together: what a conversation is made of, and who answers commands.
 //! A command's answer is what the command line prints, caught on its way out.
 
+mod undo;
+
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -30,6 +32,7 @@ use crate::{
 use super::{
     args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
     assembly::{Assembly, Models, Ready},
+    checkpoints::Checkpointing,
     config,
     credentials::Keys,
     doctor,
@@ -77,8 +80,8 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
             Ok(assembly) => assembly,
             Err(code) => return Ok(tui::End { code, session: None }),
         };
-        let context = None;
-        let mut house = House { run, setup, assembly, context, asks, answers };
+        let (context, checkpoints) = (None, None);
+        let mut house = House { run, setup, assembly, context, checkpoints, asks, answers };
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
@@ -158,7 +161,8 @@ fn answer_all(
                 true
             }
         };
-        drop(answers.send(Answer { text, errors, failed }));
+        let is_diff = asked.name == "diff" && !failed;
+        drop(answers.send(Answer { text, errors, failed, is_diff }));
     }
 }
 
@@ -172,6 +176,12 @@ fn answer(asked: &Asked, run: &RunArguments, handed: &Handed) -> Result<u8, CliE
         "export" => {
             let id = asked.session.clone().ok_or_else(|| no_session("export"))?;
             sessions::run(&SessionsCommand::Export { id, format: ExportFormat::Markdown })
+        }
+        "diff" => {
+            let id = asked.session.clone().ok_or_else(|| no_session("compare with"))?;
+            // Before anything was said there is no session yet.
+            let fresh = |error: CliError| error.hint("nothing was said in this session yet");
+            sessions::run(&SessionsCommand::Diff { id }).map_err(fresh)
         }
         other => Err(CliError::internal(format!("nobody answers `/{other}`"))),
     }
@@ -189,6 +199,8 @@ struct House<'a> {
     assembly: Assembly<'a>,
     /// The context of the conversation that goes on: what the model may ask about itself.
     context: Option<Arc<Context>>,
+    /// Who keeps what it changes, when a session is kept.
+    checkpoints: Option<Arc<Checkpointing>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
 }
@@ -213,8 +225,12 @@ impl House<'_> {
         let (setup, assembly) = (self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
-        let Ready { parts, session, notices } =
+        let Ready { parts, session, checkpoints, mut notices } =
             assembly.converse(run, wish, None, Arc::clone(&backlog))?;
+        if checkpoints.is_none() {
+            notices.push(undo::NONE_KEPT.to_owned());
+        }
+        self.checkpoints = checkpoints;
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
         let (confined, level) = self.confined();
@@ -249,7 +265,8 @@ impl House<'_> {
             tokio::join!(agent.run(inbox, outbox), pass_on);
         };
         let agent = Box::pin(agent);
-        Ok(Conversation { facts, history, notices, ops, events, agent, backlog })
+        let draft = None;
+        Ok(Conversation { facts, history, notices, draft, ops, events, agent, backlog })
     }
 
     /// Returns the confinement in a few words: `jail: net on · 3 hidden · ~/src/x`.
@@ -340,8 +357,11 @@ impl Root for House<'_> {
                 let store = kept("copy")?;
                 let now = now.ok_or_else(|| sentence(&no_session("copy")))?;
                 let found = store.find(workspace, now).map_err(|error| error.to_string())?;
-                Some(store.fork(workspace, &found).map_err(|error| error.to_string())?.id)
+                let forked = store.fork(workspace, &found).map_err(|error| error.to_string())?.id;
+                self.share_checkpoints(&found.id, &forked);
+                Some(forked)
             }
+            "rewind" => return self.rewind(what, now, fresh),
             "resume" if what.is_empty() => {
                 let found = kept("go on with")?.list(workspace).map_err(|e| e.to_string())?;
                 let latest = found.into_iter().find(|found| now != Some(found.id.as_str()));
@@ -361,7 +381,12 @@ impl Root for House<'_> {
         self.converse(&RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))
     }
 
-    fn ask(&mut self, name: &'static str, _rest: String, session: Option<String>) {
+    fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
+        if matches!(name, "undo" | "redo" | "rewind") {
+            let answer = self.put_back(name, &rest, session.as_deref());
+            drop(self.answers.send(answer));
+            return;
+        }
         match self.known(name) {
             Some(text) => {
                 drop(self.answers.send(Answer { text, ..Answer::default() }));

@@ -2,6 +2,7 @@
 //!
 //! - [`Store`]: where the sessions of a workspace are; finds, creates and opens them.
 //! - [`Log`]: one session, open to be appended to. [`Entry`]: what can be appended.
+//! - [`checkpoint`]: what stood in the place of files before kli changed them.
 //! - [`pair()`]: gives every call its result, so that what was interrupted can go on.
 //!
 //! Files are untrusted data: nothing in them names a command, an address or a path to write to, and
@@ -12,12 +13,14 @@ use std::path::PathBuf;
 
 use crate::host::HostError;
 
+pub mod checkpoint;
 mod entry;
 mod find;
 mod log;
 mod notice;
 mod overview;
 mod pair;
+mod prompts;
 mod scan;
 mod store;
 mod tell;
@@ -28,6 +31,7 @@ pub use log::Log;
 pub use notice::Notice;
 pub use overview::Overview;
 pub use pair::{NO_RESULT, pair};
+pub use prompts::Prompt;
 pub use store::{Forked, Opened, Store};
 pub use tell::{Damage, Told};
 

@@ -12,6 +12,8 @@ pub enum By {
     Root,
     /// The composition root; it begins another conversation, so nothing may run.
     Conversation,
+    /// The composition root; it changes files, or goes back in the conversation, so nothing may run.
+    Files,
 }
 
 /// A slash command.
@@ -38,21 +40,35 @@ pub const COMMANDS: &[Command] = &[
     command("compact", "[FOCUS]", "make the conversation shorter, with a summary", By::Interface),
     command("config", "", "every setting with the layer it came from", By::Root),
     command("context", "", "what the model is sent", By::Root),
+    command("diff", "", "what kli changed in this session", By::Root),
     command("doctor", "", "what could stop a run, and what stays risky", By::Root),
     command("export", "", "this session as Markdown", By::Root),
     command("fork", "", "go on with a copy of this session", By::Conversation),
     command("help", "", "the commands and the keys", By::Interface),
     command("model", "", "every known model, and the one that is asked", By::Root),
     command("quit", "", "leave", By::Interface),
+    command("redo", "[force] [yes]", "take the last `/undo` back", By::Files),
     command(
         "resume",
         "[ID]",
         "go on with another session, the latest by default",
         By::Conversation,
     ),
+    command(
+        "rewind",
+        "[N [files|conversation] [force] [yes]]",
+        "go back to before a prompt; without a number: list them",
+        By::Files,
+    ),
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
     command("tools", "", "the tools on offer", By::Root),
+    command(
+        "undo",
+        "[force] [yes]",
+        "put the files back that kli changed for the last prompt",
+        By::Files,
+    ),
     command("usage", "", "the tokens of this session, and what they cost", By::Interface),
 ];
 

@@ -60,6 +60,8 @@ pub struct Conversation {
     pub history: Vec<Message>,
     /// What the person should know.
     pub notices: Vec<String>,
+    /// What stands in the composer.
+    pub draft: Option<String>,
     /// Operations to the agent.
     pub ops: UnboundedSender<Op>,
     /// Events from it.
@@ -85,6 +87,8 @@ pub struct Answer {
     pub errors: String,
     /// Whether it failed.
     pub failed: bool,
+    /// Whether it is a unified diff.
+    pub is_diff: bool,
 }
 
 /// Who started the interface, and knows everything that it does not.
@@ -271,7 +275,11 @@ impl Edge {
                     Vec::new()
                 }
                 Happened::Answer(answer) => {
-                    self.state.answered(&answer.text, &answer.errors, answer.failed);
+                    let mut text = answer.text.as_str();
+                    if answer.is_diff {
+                        self.state.diff(std::mem::take(&mut text));
+                    }
+                    self.state.answered(text, &answer.errors, answer.failed);
                     Vec::new()
                 }
                 Happened::Due => Vec::new(),
@@ -302,6 +310,7 @@ impl Edge {
                 Effect::Begin(how, what) => match root.begin(how, &what, self.state.session()) {
                     Ok(talk) => {
                         self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.draft(talk.draft.as_deref());
                         self.counted = 0;
                         self.talk = talk;
                         self.agent_is_there = true;

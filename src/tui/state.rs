@@ -5,6 +5,7 @@
 //! still change (an open paragraph, running tools, what is being written) stays here and is drawn by
 //! [`view`](super::view).
 
+mod diff;
 mod events;
 
 use std::time::Duration;
@@ -457,16 +458,22 @@ impl State {
                 }
                 _ => self.answered(&command::help(), "", false),
             },
-            By::Conversation if self.work.is_some() => {
-                let sentence = format!(
-                    "`/{}` begins another conversation; interrupt this one first (Esc Esc)",
-                    found.name
-                );
+            By::Conversation | By::Files if self.work.is_some() => {
+                let does = match found.by {
+                    By::Files => "puts files back or begins anew",
+                    _ => "begins another conversation",
+                };
+                let sentence =
+                    format!("`/{}` {does}; interrupt this one first (Esc Esc)", found.name);
                 self.say(Kind::Error, &sentence);
             }
             By::Conversation => {
                 self.asked += 1;
                 return vec![Effect::Begin(found.name, rest)];
+            }
+            By::Files => {
+                self.asked += 1;
+                return vec![diff::goes_back(found.name, rest)];
             }
             By::Root => {
                 self.asked += 1;
