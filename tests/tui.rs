@@ -6,6 +6,7 @@ mod life;
 mod plain;
 mod talk;
 mod tmux;
+mod undo;
 
 use std::{
     fs::File,
