@@ -16,6 +16,7 @@ mod plain;
 mod screens;
 mod talk;
 mod tmux;
+mod undo;
 
 use std::{
     fs::File,

@@ -14,7 +14,7 @@ use crate::{
     authority::{Approval, Detail},
     host::files,
     message::{Arguments, ToolCall},
-    tool::{Invocation, Outcome, Sink},
+    tool::{Invocation, Keeper, Outcome, Sink},
 };
 
 use super::{
@@ -64,6 +64,9 @@ impl Agent {
     pub(super) fn begin(&mut self) {
         self.parts.surroundings.begin();
         self.parts.ledger.begin();
+        if let Some(keeper) = self.parts.context.state.keeper() {
+            keeper.begin();
+        }
     }
 
     /// Reads what a prompt mentions. Operations that come meanwhile are kept for later; an interrupt
@@ -116,6 +119,8 @@ impl Agent {
             for denied in attached.iter().filter_map(|attachment| attachment.denied.clone()) {
                 emit(events, Event::Denied { id: String::new(), denied });
             }
+            let news = self.parts.context.state.keeper().and_then(Keeper::news);
+            inputs.extend(news.map(Input::Reference));
             inputs.extend(attached.iter().map(|a| Input::Reference(a.text.clone())));
             inputs.push(input);
             // A prompt clears what was denied before it.

@@ -264,7 +264,8 @@ impl Call {
                 state: family
                     .results
                     .clone()
-                    .map_or_else(tool::State::default, tool::State::keeping_results_in),
+                    .map_or_else(tool::State::default, tool::State::keeping_results_in)
+                    .beside(&self.context.state),
                 bash: self.context.bash.clone(),
             }),
             system,

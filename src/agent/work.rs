@@ -13,7 +13,7 @@ use tokio::sync::{mpsc::UnboundedSender, watch};
 use crate::{
     authority::{Approval, Atom, Denial, Grant, Request, Rule, Subject},
     message::{Arguments, Redactor, ToolCall, ToolResult},
-    tool::{Context, Effect, Invocation, Outcome, Sink, Tool},
+    tool::{Context, Effect, Invocation, Keeper, Outcome, Sink, Tool},
 };
 
 use super::{
@@ -174,6 +174,9 @@ impl Bench {
                 let requested = paths(&*invocation);
                 let outcome = invocation.run(grants, sink).await;
                 self.places.note(requested, &outcome);
+                for notice in self.context.state.keeper().map(Keeper::notices).unwrap_or_default() {
+                    emit(events, Event::Notice(notice));
+                }
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
                 outcome
             }

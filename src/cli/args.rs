@@ -356,6 +356,11 @@ pub(crate) enum SessionsCommand {
         #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
         output_format: OutputFormat,
     },
+    /// Print what kli changed in this directory in a session, as a unified diff
+    Diff {
+        /// The session's identifier, the start of one, or words of its first prompt
+        id: String,
+    },
     /// Print where the sessions of this directory are, or would be
     Path,
 }

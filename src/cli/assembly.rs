@@ -16,11 +16,12 @@ use crate::{
     },
     message::Redactor,
     model::Model,
-    tool::{self, BashOptions, Context},
+    tool::{self, BashOptions, Context, Kept},
 };
 
 use super::{
     args::RunArguments,
+    checkpoints::Checkpointing,
     credentials::Keys,
     error::CliError,
     fallback,
@@ -75,6 +76,8 @@ pub(crate) struct Ready {
     pub(crate) parts: Parts,
     /// The identifier of its session, when one is kept.
     pub(crate) session: Option<String>,
+    /// Who keeps what it changes, when a session is kept.
+    pub(crate) checkpoints: Option<Arc<Checkpointing>>,
     /// What people should know about it.
     pub(crate) notices: Vec<String>,
     /// Where a person writes to the session besides the conversation.
@@ -185,6 +188,10 @@ impl Assembly {
             None => journal::open(&wish)?,
         };
         notices.extend(begun.notices);
+        if let Some(checkpoints) = &begun.checkpoints {
+            // The context is new, so nobody keeps anything yet.
+            let _set = context.state.kept.set(Kept::own(Arc::clone(checkpoints) as _));
+        }
         let (budgets, retry) = (budgets(&setup.settings), retry(self.network_is_off));
         let compaction = compaction(&setup.settings);
         let ledger = Arc::new(Ledger::default());
@@ -232,7 +239,8 @@ impl Assembly {
             own,
             timed: run.timings,
         };
-        Ok(Ready { parts, session: begun.id, notices, log: begun.log })
+        let (checkpoints, log) = (begun.checkpoints, begun.log);
+        Ok(Ready { parts, session: begun.id, checkpoints, notices, log })
     }
 
     /// Returns what is said besides about a model that is not reached.

@@ -3,6 +3,7 @@
 
 mod desk;
 mod fault;
+mod undo;
 
 use std::{
     io,
@@ -39,6 +40,7 @@ mod switch;
 use super::{
     args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
     assembly::{Assembly, Models, Ready},
+    checkpoints::Checkpointing,
     config,
     credentials::Keys,
     doctor,
@@ -194,7 +196,8 @@ fn answer_all(
             }
         };
         let change = (asked.models.is_some() && !failed).then_some(Change::GoOn);
-        drop(answers.send(Answer { text, errors, failed, change, found: None }));
+        let is_diff = asked.name == "diff" && !failed;
+        drop(answers.send(Answer { text, errors, failed, is_diff, change, found: None }));
     }
 }
 
@@ -238,6 +241,12 @@ fn answer(asked: &Asked, handed: &Handed) -> Result<Option<Answer>, CliError> {
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
         "export" => export(now),
+        "diff" => {
+            let id = now.ok_or_else(|| no_session("compare with"))?.to_owned();
+            // Before anything was said there is no session yet.
+            let fresh = |error: CliError| error.hint("nothing was said in this session yet");
+            sessions::run(&SessionsCommand::Diff { id }).map_err(fresh)
+        }
         other => Err(CliError::internal(format!("nobody answers `/{other}`"))),
     }?;
     Ok(None)
@@ -266,6 +275,8 @@ struct House<'a> {
     wanted: Option<switch::Wanted>,
     /// The context of the conversation that goes on: what the model may ask about itself.
     context: Option<Arc<Context>>,
+    /// Who keeps what it changes, when a session is kept.
+    checkpoints: Option<Arc<Checkpointing>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
     /// The session of the conversation that goes on, to be written to besides.
@@ -294,6 +305,7 @@ impl<'a> House<'a> {
             context: None,
             asks,
             answers,
+            checkpoints: None,
             journal: None,
             said,
         }
@@ -326,12 +338,15 @@ impl<'a> House<'a> {
         let (setup, assembly) = (&self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
-        let Ready { mut parts, session, notices, log } =
+        let Ready { mut parts, session, checkpoints, mut notices, log } =
             assembly.converse(run, wish, Some(self.kept.started()), Arc::clone(&backlog))?;
         tell_name(log.as_ref(), &self.answers);
         if let (Some(before), Some(context)) = (before, Arc::get_mut(&mut parts.context)) {
             context.state = before.state.heir();
+        } else if checkpoints.is_none() {
+            notices.push(undo::NONE_KEPT.to_owned());
         }
+        self.checkpoints = checkpoints;
         self.journal = log;
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
@@ -374,8 +389,8 @@ impl<'a> House<'a> {
             tokio::join!(agent.run(inbox, outbox), pass_on);
         };
         let agent = Box::pin(agent);
-        let said = String::new();
-        Ok(Conversation { facts, history, notices, said, ops, events, agent, backlog })
+        let (said, draft) = (String::new(), None);
+        Ok(Conversation { facts, history, notices, said, draft, ops, events, agent, backlog })
     }
 
     /// Returns the confinement in a few words: `jail: net on · 3 hidden · ~/src/x`.
@@ -487,8 +502,11 @@ impl Root for House<'_> {
                 let store = kept("copy")?;
                 let now = now.ok_or_else(|| sentence(&no_session("copy")))?;
                 let found = store.find(workspace, now).map_err(|error| error.to_string())?;
-                Some(store.fork(workspace, &found).map_err(|error| error.to_string())?.id)
+                let forked = store.fork(workspace, &found).map_err(|error| error.to_string())?.id;
+                self.share_checkpoints(&found.id, &forked);
+                Some(forked)
             }
+            "rewind" => return self.rewind(what, now, fresh),
             "resume" => {
                 let found = kept("go on with")?
                     .find_anywhere(workspace, what)
@@ -505,6 +523,11 @@ impl Root for House<'_> {
 
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
         fault::on_demand(&self.setup, fault::Place::Loop);
+        if matches!(name, "undo" | "redo" | "rewind") {
+            let answer = self.put_back(name, &rest, session.as_deref());
+            drop(self.answers.send(answer));
+            return;
+        }
         let answer = match self.choose(name, &rest) {
             choices::Chosen::Answer(answer) => answer,
             choices::Chosen::Wanted => return,

@@ -1,7 +1,7 @@
 //! The session of a run: found or begun, and written through the agent's journal.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,7 +11,7 @@ use crate::{
     session::{Compaction, Entry, Log, Opened, Store},
 };
 
-use super::{args::RunArguments, error::CliError, setup::Setup};
+use super::{args::RunArguments, checkpoints::Checkpointing, error::CliError, setup::Setup};
 
 /// A session that is being written, or none.
 pub(crate) struct Started {
@@ -21,6 +21,8 @@ pub(crate) struct Started {
     pub(crate) history: Vec<Message>,
     /// Where to write.
     pub(crate) journal: Option<Box<dyn Journal>>,
+    /// Who keeps what is changed, when a session is kept.
+    pub(crate) checkpoints: Option<Arc<Checkpointing>>,
     /// What was repaired, or could not be had.
     pub(crate) notices: Vec<String>,
     /// The same place to write, for what a person has to say besides the conversation.
@@ -64,8 +66,14 @@ impl Wish {
 /// For a session that is asked for and cannot be opened. One that cannot be *begun* (a read-only
 /// state directory) does not stop the run; it is said.
 pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
-    let nothing =
-        |notices| Started { id: None, history: Vec::new(), journal: None, notices, log: None };
+    let nothing = |notices| Started {
+        id: None,
+        history: Vec::new(),
+        journal: None,
+        checkpoints: None,
+        notices,
+        log: None,
+    };
     if !wish.is_kept {
         return Ok(nothing(Vec::new()));
     }
@@ -103,10 +111,10 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
         if !is_kept {
             return Ok(Started { history: messages, ..nothing(notices) });
         }
-        return Ok(kept(log, messages, notices));
+        return Ok(started(state, wish, log, messages, notices));
     }
     Ok(match store.create(&wish.workspace) {
-        Ok(log) => kept(log, Vec::new(), Vec::new()),
+        Ok(log) => started(state, wish, log, Vec::new(), Vec::new()),
         Err(error) => {
             let error = error.to_string();
             let why = error.strip_prefix("cannot keep the session: ").unwrap_or(&error);
@@ -117,11 +125,27 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
     })
 }
 
-fn kept(log: Log, history: Vec<Message>, notices: Vec<String>) -> Started {
-    let id = Some(log.id().to_owned());
+fn started(
+    state: &Path,
+    wish: &Wish,
+    log: Log,
+    history: Vec<Message>,
+    notices: Vec<String>,
+) -> Started {
+    let id = log.id().to_owned();
+    let checkpoints = Arc::new(Checkpointing::new(state, &wish.workspace, &id));
+    checkpoints.has(log.messages());
     let log = Arc::new(Mutex::new(log));
-    let journal = SessionJournal { log: Arc::clone(&log) };
-    Started { id, history, journal: Some(Box::new(journal)), notices, log: Some(log) }
+    let journal =
+        SessionJournal { log: Arc::clone(&log), checkpoints: Some(Arc::clone(&checkpoints)) };
+    Started {
+        id: Some(id),
+        history,
+        journal: Some(Box::new(journal)),
+        checkpoints: Some(checkpoints),
+        notices,
+        log: Some(log),
+    }
 }
 
 /// Begins the session of a sub-agent, linked to its parent's. Without one of the parent's there is
@@ -131,7 +155,11 @@ pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
     match Store::new(state).create_child(&wish.workspace, parent) {
         Ok(log) => Kept {
             id: Some(log.id().to_owned()),
-            journal: Some(Box::new(SessionJournal { log: Arc::new(Mutex::new(log)) })),
+            // What it changes belongs to its parent's prompt.
+            journal: Some(Box::new(SessionJournal {
+                log: Arc::new(Mutex::new(log)),
+                checkpoints: None,
+            })),
             notices: Vec::new(),
         },
         Err(error) => Kept { notices: vec![error.to_string()], ..Kept::default() },
@@ -140,6 +168,7 @@ pub(crate) fn begin_child(wish: &Wish, parent: Option<&str>) -> Kept {
 
 struct SessionJournal {
     log: SharedLog,
+    checkpoints: Option<Arc<Checkpointing>>,
 }
 
 impl Journal for SessionJournal {
@@ -164,7 +193,11 @@ impl Journal for SessionJournal {
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
             },
         };
-        log.append(&entry).map_err(|error| say(&error))
+        log.append(&entry).map_err(|error| say(&error))?;
+        if let (Record::Message(_), Some(checkpoints)) = (record, &self.checkpoints) {
+            checkpoints.has(log.messages());
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), String> {

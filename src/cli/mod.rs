@@ -5,6 +5,7 @@ mod admin;
 mod args;
 mod assembly;
 mod auth;
+mod checkpoints;
 mod completion;
 mod config;
 mod credentials;

@@ -6,18 +6,22 @@
 mod export;
 mod show;
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use serde::Serialize;
 
 use crate::{
     agent::{Fault, FaultKind},
     host::environment::{self, Environment},
-    session::{Found, Overview, SessionError, Store},
+    session::{Found, Overview, SessionError, Store, checkpoint::View},
 };
 
 use super::{
     args::{ExportFormat, RunArguments, SessionsCommand},
+    checkpoints::review,
     error::{CliError, FAILED},
     setup::{self, Setup},
     terminal,
@@ -61,6 +65,7 @@ pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
         SessionsCommand::Fork { id } => place.fork(id)?,
         // A run of its own, which is begun where runs are.
         SessionsCommand::Compact { .. } => {}
+        SessionsCommand::Diff { id } => place.diff(id, paths.state())?,
         SessionsCommand::Path => {
             let directory = place.store.directory(&place.workspace);
             terminal::out(&format!("{}\n", directory.display()));
@@ -87,6 +92,22 @@ impl Place {
             terminal::note(&format!("kli: {notice}"));
         }
         terminal::out(&format!("{}\n", forked.id));
+        Ok(())
+    }
+
+    fn diff(&self, id: &str, state: &Path) -> Result<(), CliError> {
+        // The files are those of this directory, whatever the session says of itself.
+        let found = self.store.find(&self.workspace, id).map_err(|error| match self.find(id) {
+            Ok(_) => CliError::config(format!("session `{id}` is of another directory"))
+                .hint("run it in that directory: `kli sessions list --all` names it"),
+            Err(_) => said(&error),
+        })?;
+        let view = View::read(state, &self.workspace, &found.id).map_err(|error| {
+            let message = format!("cannot read the checkpoints: {}", error.sentence());
+            let fault = Fault { kind: FaultKind::Internal, message };
+            CliError { exit: FAILED, fault, hints: Vec::new() }
+        })?;
+        terminal::out(&review::diff(view.as_ref(), &self.workspace));
         Ok(())
     }
 
@@ -271,7 +292,7 @@ fn plain(text: &str) -> String {
 }
 
 /// As [`plain`], of at most so many characters.
-fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, most: usize) -> String {
     // Escapes make it longer, so what comes out is what is counted.
     let text = plain(&text.chars().take(most + 1).collect::<String>());
     if text.chars().count() <= most {

@@ -25,12 +25,14 @@ use rustix::{
 use super::HostError;
 
 mod attributes;
+mod keep;
 mod remove;
 mod replace;
-pub use remove::remove;
+pub use keep::{Before, Change, Keep};
+pub use remove::{remove, remove_empty_directory};
 #[cfg(test)]
 pub(crate) use replace::meanwhile;
-pub use replace::{Expected, Replaced, replace};
+pub use replace::{Expected, Manner, Replaced, replace, replace_with};
 
 /// The most links that one path may pass, as in the kernel (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;

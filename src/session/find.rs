@@ -85,6 +85,12 @@ impl Store {
         Ok(listing)
     }
 
+    /// Returns the identifiers of the sessions in a workspace's directory.
+    pub(super) fn ids(&self, key: &OsStr) -> Vec<String> {
+        let found = self.list_key(key).unwrap_or_default();
+        found.into_iter().map(|found| found.id).collect()
+    }
+
     fn list_key(&self, key: &OsStr) -> Result<Vec<Found>, HostError> {
         let Some(directory) = self.open_directory(key)? else { return Ok(Vec::new()) };
         let found = directory.names()?.into_iter().filter_map(|name| {

@@ -109,6 +109,17 @@ impl Log {
         &self.place.path
     }
 
+    /// Returns how many messages the session has, as far as that is known: of a copy that is still to be
+    /// made, it is not.
+    pub fn messages(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::New { .. } => Some(0),
+            Stage::Copy { .. } => None,
+            Stage::Damaged { summary, .. } => Some(summary.messages),
+            Stage::Ready { messages, .. } => Some(*messages),
+        }
+    }
+
     /// Appends one entry with one write. It is in the file, though not yet on the disk, when this
     /// returns: what the entry tells of may be done then. The first call also makes what opening
     /// left undone: the file and its header, a repair, or a copy.

@@ -2,6 +2,7 @@
 //!
 //! - [`Store`]: where the sessions of a workspace are; finds, creates and opens them.
 //! - [`Log`]: one session, open to be appended to. [`Entry`]: what can be appended.
+//! - [`checkpoint`]: what stood in the place of files before kli changed them.
 //! - [`History`]: what was said in a workspace, for the next time.
 //! - [`pair()`]: gives every call its result, so that what was interrupted can go on.
 //!
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use crate::host::HostError;
 
+pub mod checkpoint;
 mod entry;
 mod find;
 mod history;
@@ -20,6 +22,7 @@ mod log;
 mod notice;
 mod overview;
 mod pair;
+mod prompts;
 mod scan;
 mod store;
 mod tell;
@@ -31,6 +34,7 @@ pub use log::Log;
 pub use notice::Notice;
 pub use overview::Overview;
 pub use pair::{NO_RESULT, pair};
+pub use prompts::Prompt;
 pub use store::{Forked, Opened, Store};
 pub use tell::{Damage, Told};
 

@@ -85,7 +85,7 @@ impl Store {
     ///
     /// # Errors
     /// [`SessionError::Read`].
-    pub fn prompts(&self, found: &Found, most: u64) -> Result<String, SessionError> {
+    pub fn said(&self, found: &Found, most: u64) -> Result<String, SessionError> {
         const TEXT: usize = 8 << 10;
         let head = part(&self.file(found)?, 0, most.min(found.size))
             .map_err(|error| SessionError::read(HostError::io("read", &found.path, error)))?;

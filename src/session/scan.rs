@@ -69,11 +69,22 @@ pub(super) fn scan(
 
 /// As [`scan`], with another bound for a line.
 pub(super) fn scan_with(
-    mut file: File,
+    file: File,
     path: &Path,
     limit: u64,
     longest: usize,
     mut each: impl FnMut(Part<'_>) -> Result<(), SessionError>,
+) -> Result<Summary, SessionError> {
+    scan_at(file, path, limit, longest, |_, part| each(part))
+}
+
+/// As [`scan_with`]; every part comes with the place in the file where its line begins.
+pub(super) fn scan_at(
+    mut file: File,
+    path: &Path,
+    limit: u64,
+    longest: usize,
+    mut each: impl FnMut(u64, Part<'_>) -> Result<(), SessionError>,
 ) -> Result<Summary, SessionError> {
     let fail = |source| SessionError::read(HostError::io("read", path, source));
     file.rewind().map_err(fail)?;
@@ -93,7 +104,7 @@ pub(super) fn scan_with(
             let until = before_an_event(&line);
             let damaged = line.get(..until).unwrap_or_default();
             summary.damaged(damaged, &mut broken);
-            each(Part::Damaged(damaged))?;
+            each(summary.length - line.len() as u64, Part::Damaged(damaged))?;
             line.drain(..until);
             continue;
         }
@@ -115,7 +126,7 @@ pub(super) fn scan_with(
                         summary.messages += u64::from(matches!(read, Read::Message(_)));
                     }
                 }
-                each(part)
+                each(before, part)
             })?;
             if kept {
                 summary.inside |= damaged_before || broken;

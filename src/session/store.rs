@@ -122,7 +122,7 @@ impl Store {
         Ok(Log::new(id, name, directory, workspace, self.grant(), stage))
     }
 
-    fn writable(&self, workspace: &Path) -> Result<Directory, HostError> {
+    pub(super) fn writable(&self, workspace: &Path) -> Result<Directory, HostError> {
         let names = [OsStr::new(SESSIONS), &key(workspace)];
         let directory = Directory::create(&self.grant(), &self.root, &names)?;
         directory.writable()?;
@@ -264,7 +264,7 @@ impl Store {
         }
     }
 
-    fn grant(&self) -> Grant {
+    pub(super) fn grant(&self) -> Grant {
         Grant::own_state(&self.root)
     }
 }
@@ -282,7 +282,7 @@ pub(super) fn key(workspace: &Path) -> OsString {
 }
 
 /// Returns a new identifier, its file's name, and now.
-fn fresh() -> (String, OsString, SystemTime) {
+pub(super) fn fresh() -> (String, OsString, SystemTime) {
     let started = environment::now();
     let id: String = std::iter::repeat_with(|| fastrand::char('a'..='z')).take(ID_LENGTH).collect();
     let name = format!("{}-{id}.jsonl", file_stamp(started));

@@ -28,7 +28,7 @@ use crate::{
     authority::{Atom, Grant, Request},
     host::{
         HostError,
-        files::{self, Expected},
+        files::{self, Expected, Manner},
     },
 };
 
@@ -393,7 +393,10 @@ impl Call {
         if let Some(outcome) = self.shown.differs(Some(stamp), name) {
             return Ok(outcome);
         }
-        let replaced = files::replace(grant, path, &bytes, Expected::Unchanged(stamp), hands.stop)?;
+        let expected = Expected::Unchanged(stamp);
+        let keep = context.state.keep();
+        let manner = Manner { expected, stop: hands.stop, keep, mode: None };
+        let replaced = files::replace_with(grant, path, &bytes, manner)?;
         let new = Text::new(bytes);
         follow::shift(&mut view, &old, &new, &plan.splices);
         if is_known {

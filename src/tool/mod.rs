@@ -166,6 +166,7 @@ pub mod inspect;
 #[cfg(test)]
 mod jail_tests;
 pub mod jobs;
+mod keeper;
 mod lines;
 pub mod memory;
 mod pattern;
@@ -181,6 +182,7 @@ mod state;
 mod target;
 mod write;
 
+pub use keeper::{Keeper, Kept};
 pub use state::State;
 
 /// Returns the tools of this version, in the order in which they are offered.

@@ -6,7 +6,15 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use super::{desk::Desk, inspect::Told, jobs::Jobs, memory::Memory, result::Results};
+use super::{
+    desk::Desk,
+    inspect::Told,
+    jobs::Jobs,
+    keeper::{Keeper, Kept},
+    memory::Memory,
+    result::Results,
+};
+use crate::host::files::Keep;
 
 /// The memory of a run's tools.
 #[derive(Debug, Default)]
@@ -23,6 +31,8 @@ pub struct State {
     pub told: OnceLock<Told>,
     /// Who decides about calls that a call makes; set once, by the agent.
     pub desk: OnceLock<Arc<dyn Desk>>,
+    /// Who keeps what is changed; set once, by the composition root, when anyone does.
+    pub kept: OnceLock<Kept>,
     /// The session of eval.
     #[cfg(feature = "lisp")]
     pub eval: super::eval::Place,
@@ -36,8 +46,8 @@ impl State {
     }
 
     /// Returns the memory of whoever goes on in the place of this one's owner: files, directory, jobs
-    /// and results move there. Who decides, what is told, and the session of eval begin anew, since
-    /// another may be allowed to do something else.
+    /// and results move there, and what is changed is kept by the same. Who decides, what is told, and
+    /// the session of eval begin anew, since another may be allowed to do something else.
     #[must_use]
     pub fn heir(&self) -> Self {
         let mut cwd = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +56,28 @@ impl State {
             cwd: Mutex::new(cwd.take()),
             jobs: self.jobs.hand_over(),
             results: Arc::clone(&self.results),
+            kept: self.kept.clone(),
             ..Self::default()
         }
+    }
+
+    /// Returns the memory for a sub-agent: what it changes is kept where its parent's changes are.
+    #[must_use]
+    pub fn beside(self, parent: &Self) -> Self {
+        if let Some(kept) = parent.kept.get() {
+            // A new memory has none.
+            let _set = self.kept.set(kept.shared());
+        }
+        self
+    }
+
+    /// Returns who is told of every change to a file.
+    pub fn keep(&self) -> Option<&dyn Keep> {
+        self.kept.get().map(Kept::keep)
+    }
+
+    /// Returns who keeps what this agent changes, when it is the agent's own.
+    pub fn keeper(&self) -> Option<&dyn Keeper> {
+        self.kept.get().and_then(Kept::keeper)
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     authority::{Atom, Grant, Request},
     host::{
         HostError,
-        files::{self, Expected, Opened},
+        files::{self, Expected, Manner, Opened},
     },
 };
 
@@ -206,7 +206,8 @@ impl Call {
         }
         let expected =
             old.as_ref().map_or(Expected::Absent, |old| Expected::Unchanged(old.content.stamp));
-        let replaced = files::replace(grant, path, &content, expected, stop)?;
+        let manner = Manner { expected, stop, keep: context.state.keep(), mode: None };
+        let replaced = files::replace_with(grant, path, &content, manner)?;
         notes.push_str(&notes_on(&replaced));
         let digest = Some(lines::digest(&content));
         memory.wrote(path, Content { stamp: replaced.stamp, digest });

@@ -54,7 +54,11 @@ impl State {
             self.found(found);
             return Vec::new();
         }
-        self.answered(&answer.text, &answer.errors, answer.failed);
+        let mut text = answer.text.as_str();
+        if answer.is_diff {
+            self.diff(std::mem::take(&mut text));
+        }
+        self.answered(text, &answer.errors, answer.failed);
         Vec::new()
     }
 
@@ -64,6 +68,7 @@ impl State {
             self.switch(talk.facts.clone(), &talk.said, &talk.notices);
         } else {
             self.begin(talk.facts.clone(), &talk.history, &talk.notices);
+            self.draft(talk.draft.as_deref());
         }
     }
 

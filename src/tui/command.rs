@@ -17,6 +17,8 @@ pub enum By {
     Switch,
     /// The composition root; it begins another conversation, so nothing may run.
     Conversation,
+    /// The composition root; it changes files, or goes back in the conversation, so nothing may run.
+    Files,
 }
 
 /// A slash command.
@@ -43,6 +45,7 @@ pub const COMMANDS: &[Command] = &[
     command("compact", "[FOCUS]", "make the conversation shorter, with a summary", By::Interface),
     command("config", "", "every setting with the layer it came from", By::Root),
     command("context", "", "what the model is sent", By::Root),
+    command("diff", "", "what kli changed in this session", By::Root),
     command("doctor", "", "what could stop a run, and what stays risky", By::Root),
     command("effort", "[LEVEL]", "how much the model thinks; change it", By::Switch),
     command("export", "[FILE]", "this session as Markdown, printed or to a new file", By::Root),
@@ -60,11 +63,18 @@ pub const COMMANDS: &[Command] = &[
     command("profile", "[NAME]", "the profiles; work under another one from now on", By::Switch),
     command("prompts", "", "the prompt templates", By::Root),
     command("quit", "", "leave", By::Interface),
+    command("redo", "[force] [yes]", "take the last `/undo` back", By::Files),
     command(
         "resume",
         "[ID]",
         "go on with another session; without an ID there is a list",
         By::Conversation,
+    ),
+    command(
+        "rewind",
+        "[N [files|conversation] [force] [yes]]",
+        "go back to before a prompt; without a number: list them",
+        By::Files,
     ),
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
@@ -72,6 +82,12 @@ pub const COMMANDS: &[Command] = &[
     command("theme", "[NAME]", "the themes; take another one", By::Root),
     command("tools", "", "the tools on offer", By::Root),
     command("tree", "", "this session and its copies, to go on with one", By::Root),
+    command(
+        "undo",
+        "[force] [yes]",
+        "put the files back that kli changed for the last prompt",
+        By::Files,
+    ),
     command("usage", "", "the tokens of this session, and what they cost", By::Interface),
 ];
 

@@ -71,6 +71,8 @@ pub struct Conversation {
     pub notices: Vec<String>,
     /// What to say once it goes on, when it is the one that was there.
     pub said: String,
+    /// What stands in the composer.
+    pub draft: Option<String>,
     /// Operations to the agent.
     pub ops: UnboundedSender<Op>,
     /// Events from it.
@@ -96,6 +98,8 @@ pub struct Answer {
     pub errors: String,
     /// Whether it failed.
     pub failed: bool,
+    /// Whether it is a unified diff.
+    pub is_diff: bool,
     /// What was found in the place of a text.
     pub found: Option<Found>,
     /// What changes with it.

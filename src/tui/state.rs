@@ -6,6 +6,7 @@
 //! [`view`](super::view).
 
 mod asked;
+mod diff;
 mod events;
 pub(super) mod writing;
 
@@ -495,11 +496,13 @@ impl State {
                 }
                 _ => self.answered(&command::help(&self.keys), "", false),
             },
-            By::Conversation if self.work.is_some() => {
-                let sentence = format!(
-                    "`/{}` begins another conversation; interrupt this one first (Esc Esc)",
-                    found.name
-                );
+            By::Conversation | By::Files if self.work.is_some() => {
+                let does = match found.by {
+                    By::Files => "puts files back or begins anew",
+                    _ => "begins another conversation",
+                };
+                let sentence =
+                    format!("`/{}` {does}; interrupt this one first (Esc Esc)", found.name);
                 self.say(Kind::Error, &sentence);
             }
             By::Conversation if found.name == "resume" && rest.is_empty() => {
@@ -509,6 +512,10 @@ impl State {
             By::Conversation => {
                 self.asked += 1;
                 return vec![Effect::Begin(found.name, rest)];
+            }
+            By::Files => {
+                self.asked += 1;
+                return vec![diff::goes_back(found.name, rest)];
             }
             By::Switch if self.work.is_some() && !rest.is_empty() => {
                 self.say(Kind::Error, &super::change::busy(found.name));

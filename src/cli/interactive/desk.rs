@@ -240,7 +240,7 @@ pub(super) fn sessions(setup: &Setup, now: Option<&str>) -> Result<Answer, CliEr
             let mut item = item(listed);
             let most = SEARCHED.min(left);
             left = left.saturating_sub(most.min(listed.session.size));
-            item.also = store.prompts(&listed.session, most).unwrap_or_default();
+            item.also = store.said(&listed.session, most).unwrap_or_default();
             item
         })
         .collect();

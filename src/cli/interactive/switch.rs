@@ -19,6 +19,7 @@ use crate::{
 use super::{
     super::{
         assembly::{Assembly, Models},
+        checkpoints::Checkpointing,
         credentials::Keys,
         error::CliError,
         journal::{SharedLog, Started},
@@ -80,12 +81,13 @@ struct Inner {
     journal: Option<Box<dyn Journal>>,
     history: Vec<Message>,
     log: Option<SharedLog>,
+    checkpoints: Option<Arc<Checkpointing>>,
 }
 
 impl Kept {
     pub(super) fn of(started: Started) -> Self {
-        let Started { id, history, journal, log, .. } = started;
-        Self(Arc::new(Mutex::new(Inner { id, journal, history, log })))
+        let Started { id, history, journal, log, checkpoints, .. } = started;
+        Self(Arc::new(Mutex::new(Inner { id, journal, history, log, checkpoints })))
     }
 
     /// Returns the session as an agent gets it, every call with its result.
@@ -97,6 +99,7 @@ impl Kept {
             journal: Some(Box::new(self.clone())),
             notices: Vec::new(),
             log: inner.log.clone(),
+            checkpoints: inner.checkpoints.clone(),
         }
     }
 }
@@ -170,6 +173,8 @@ mod tests {
             history: vec![said(Role::User, "before")],
             journal: None,
             notices: vec!["told once".to_owned()],
+            checkpoints: None,
+            log: None,
         };
         let mut kept = Kept::of(started);
         kept.append(Record::Message(&said(Role::Assistant, "answer"))).unwrap();

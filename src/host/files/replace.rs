@@ -5,10 +5,11 @@
 //! two runs that replace one file the second one sees what the first one did.
 
 use std::{
+    cell::Cell,
     ffi::{OsStr, OsString},
     fs::File,
     io::{self, Seek, SeekFrom, Write},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     path::{Component, Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -22,7 +23,11 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Stamp, attributes, kind, no_progress, root, step, walk};
+use super::{
+    Stamp, attributes,
+    keep::{Before, Change, Keep},
+    kind, no_progress, root, step, walk,
+};
 use crate::{
     authority::Grant,
     host::{HostError, state::temporary_name},
@@ -75,6 +80,32 @@ pub fn replace(
     expected: Expected,
     stop: &AtomicBool,
 ) -> Result<Replaced, HostError> {
+    replace_with(grant, path, content, Manner { expected, stop, keep: None, mode: None })
+}
+
+/// How a file is replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// What must be in its place.
+    pub expected: Expected,
+    /// Set once nobody waits any more.
+    pub stop: &'a AtomicBool,
+    /// Who is told right before.
+    pub keep: Option<&'a dyn Keep>,
+    /// The permission bits (0o777) of a file that is new; what the umask leaves of 0o666 by default.
+    pub mode: Option<u32>,
+}
+
+/// As [`replace`], in a manner of its own. What is to be kept is kept before anything is written.
+///
+/// # Errors
+/// As for [`replace`].
+pub fn replace_with(
+    grant: &Grant,
+    path: &Path,
+    content: &[u8],
+    manner: Manner<'_>,
+) -> Result<Replaced, HostError> {
     if !grant.permits_write(path) {
         return Err(HostError::NotGranted { path: path.to_owned() });
     }
@@ -86,10 +117,13 @@ pub fn replace(
         });
     };
     let mut made = Vec::new();
-    let outcome = walk_and_make(parent, &mut made)
-        .and_then(|directory| Place { directory, name, path, stop }.replace(content, expected));
+    let outcome = walk_and_make(parent, &mut made).and_then(|directory| {
+        let new: Vec<PathBuf> = made.iter().map(|(_, _, path)| path.clone()).collect();
+        let (stop, touched) = (manner.stop, Cell::new(false));
+        Place { directory, name, path, stop, touched }.replace(content, manner, &new)
+    });
     if outcome.is_err() {
-        for (directory, name) in made.iter().rev() {
+        for (directory, name, _) in made.iter().rev() {
             // One that is in use by now stays; the first error is the one that matters.
             let _kept = rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR);
         }
@@ -98,7 +132,10 @@ pub fn replace(
 }
 
 /// Opens a directory component by component, making what is missing; `made` collects what was.
-fn walk_and_make(path: &Path, made: &mut Vec<(OwnedFd, OsString)>) -> Result<OwnedFd, HostError> {
+fn walk_and_make(
+    path: &Path,
+    made: &mut Vec<(OwnedFd, OsString, PathBuf)>,
+) -> Result<OwnedFd, HostError> {
     let mut handle = root(path)?;
     let mut here = PathBuf::from("/");
     for component in path.components() {
@@ -116,7 +153,7 @@ fn walk_and_make(path: &Path, made: &mut Vec<(OwnedFd, OsString)>) -> Result<Own
                 };
                 let next = step(&handle, name, &here)?;
                 if is_new {
-                    made.push((handle, name.to_owned()));
+                    made.push((handle, name.to_owned(), here.clone()));
                 }
                 next
             }
@@ -133,6 +170,8 @@ struct Place<'a> {
     name: &'a OsStr,
     path: &'a Path,
     stop: &'a AtomicBool,
+    /// Whether something of the old file may be gone.
+    touched: Cell<bool>,
 }
 
 /// A file that stands, held open.
@@ -142,10 +181,34 @@ struct Old {
 }
 
 impl Place<'_> {
-    fn replace(&self, content: &[u8], expected: Expected) -> Result<Replaced, HostError> {
+    fn replace(
+        &self,
+        content: &[u8],
+        manner: Manner<'_>,
+        made: &[PathBuf],
+    ) -> Result<Replaced, HostError> {
+        let expected = manner.expected;
         let stat = self.look()?;
         self.check(stat.as_ref(), expected)?;
         let old = stat.map(|stat| self.hold(stat)).transpose()?;
+        let number = manner.keep.map(|keep| {
+            let before = old.as_ref().map(|old| Before::new(Some(old.handle.as_fd()), &old.stat));
+            (keep, keep.before(&Change { path: self.path, before, after: Some(content), made }))
+        });
+        let outcome = self.put(content, manner, old);
+        if let (Err(_), false, Some((keep, number))) = (&outcome, self.touched.get(), number) {
+            keep.failed(number);
+        }
+        outcome
+    }
+
+    fn put(
+        &self,
+        content: &[u8],
+        manner: Manner<'_>,
+        old: Option<Old>,
+    ) -> Result<Replaced, HostError> {
+        let expected = manner.expected;
         let beside = temporary_name();
         let mut file = match self.create_beside(&beside, old.is_some()) {
             Err(error) if old.is_some() && takes_no_other_file(&error) => {
@@ -153,7 +216,7 @@ impl Place<'_> {
             }
             other => other?,
         };
-        let moved = self.fill(&mut file, content, old.as_ref()).and_then(|()| {
+        let moved = self.fill(&mut file, content, old.as_ref(), manner.mode).and_then(|()| {
             #[cfg(test)]
             run_meanwhile(self.path);
             self.move_here(&beside, &file, old.as_ref(), expected)
@@ -170,6 +233,7 @@ impl Place<'_> {
             }
             return Err(error);
         }
+        self.touched.set(true);
         self.sync_directory()?;
         let stat = rustix::fs::fstat(&file).map_err(|errno| self.fail("look at", errno))?;
         let other_names = old.map_or(0, |old| other_names(&old.stat));
@@ -271,7 +335,13 @@ impl Place<'_> {
     }
 
     /// Gives the new file its content, and what belongs to the old one.
-    fn fill(&self, file: &mut File, content: &[u8], old: Option<&Old>) -> Result<(), HostError> {
+    fn fill(
+        &self,
+        file: &mut File,
+        content: &[u8],
+        old: Option<&Old>,
+        mode: Option<u32>,
+    ) -> Result<(), HostError> {
         if let Some(Old { stat, .. }) = old {
             let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
             // Only root may give a file away; then the group alone may still be possible.
@@ -287,6 +357,9 @@ impl Place<'_> {
             attributes::copy(handle, file)
                 .map_err(|errno| self.fail("keep the extended attributes of", errno))?;
             rustix::fs::fchmod(&*file, Mode::from_raw_mode(stat.st_mode & 0o1777))
+                .map_err(|errno| self.fail("set the permissions of", errno))?;
+        } else if let Some(mode) = mode {
+            rustix::fs::fchmod(&*file, Mode::from_raw_mode(mode & 0o777))
                 .map_err(|errno| self.fail("set the permissions of", errno))?;
         }
         self.go_on()?;
@@ -363,6 +436,7 @@ impl Place<'_> {
             }
         }
         let mut file = File::from(handle);
+        self.touched.set(true);
         let stat = file
             .seek(SeekFrom::Start(0))
             .and_then(|_| file.write_all(content))

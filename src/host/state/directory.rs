@@ -19,6 +19,8 @@ use rustix::{
 use super::{HostError, Lines, create_dir, granted};
 use crate::authority::Grant;
 
+mod objects;
+
 /// A directory below the state directory, reached without following a link.
 #[derive(Debug)]
 pub struct Directory {

@@ -63,8 +63,8 @@ fn a_session_is_found_by_its_name_and_searched_by_all_prompts() {
     room.session(&["another"]);
     let found = room.store.find_anywhere(Path::new(WS), "parser").unwrap();
     assert_eq!(found.id, id);
-    assert!(room.store.prompts(&found, 1 << 20).unwrap().contains("second about a walrus"));
-    let little = room.store.prompts(&found, 300).unwrap();
+    assert!(room.store.said(&found, 1 << 20).unwrap().contains("second about a walrus"));
+    let little = room.store.said(&found, 300).unwrap();
     assert!(!little.contains("walrus"), "{little}");
     let error = room.store.find_anywhere(Path::new(WS), "walrus").unwrap_err();
     assert!(matches!(error, SessionError::Unknown { .. }), "{error}");

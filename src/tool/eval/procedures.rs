@@ -311,7 +311,8 @@ fn list(target: &Target) -> Result<Value, String> {
 }
 
 fn remove(grant: &Grant, target: &Target) -> Result<Value, String> {
-    files::remove(grant, &target.path).map_err(|error| refused(target, &error))?;
+    let keep = target.context.state.keep();
+    files::remove(grant, &target.path, None, keep).map_err(|error| refused(target, &error))?;
     Ok(Value::Null)
 }
 

@@ -1,0 +1,376 @@
+//! Putting files back. What the store says is only a wish: each file goes through the run's authority and
+//! the same bound path as a `write`, in this session's workspace, and what somebody else changed since is
+//! left alone.
+
+use std::{fmt::Write as _, sync::atomic::AtomicBool};
+
+use crate::{
+    authority::{Approval, Atom, Request, Subject},
+    cli::sessions::cut,
+    host::files::{self, Expected, Keep, Manner},
+    session::{
+        Prompt,
+        checkpoint::{Inside, State, Step},
+    },
+};
+
+use super::{
+    Checkpointing,
+    review::{Now, name, uncovered},
+};
+
+/// Tools that change no file, or none that is not covered.
+const COVERED: [&str; 8] =
+    ["read", "write", "edit", "find", "search", "bash_jobs", "read_result", "inspect"];
+/// The most commands that are named, and how much of each, in characters.
+const COMMANDS: (usize, usize) = (5, 60);
+
+/// Which changes are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those of the latest prompt that is not undone.
+    Latest,
+    /// All that were made since the session had so many messages.
+    Since(u64),
+}
+
+/// How the person wants it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// Files that somebody else changed since, too.
+    pub(crate) force: bool,
+    /// Checkpoints of an earlier run, too.
+    pub(crate) yes: bool,
+}
+
+impl Words {
+    /// Reads `force` and `yes`.
+    ///
+    /// # Errors
+    /// A sentence for any other word.
+    pub(crate) fn read<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut this = Self::default();
+        for word in words {
+            match word {
+                "force" => this.force = true,
+                "yes" => this.yes = true,
+                other => {
+                    return Err(format!(
+                        "`{other}` is none of `force` (files that something else changed since, too) \
+                         and `yes` (checkpoints of an earlier run, too)"
+                    ));
+                }
+            }
+        }
+        Ok(this)
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// What was done, or would be.
+    pub(crate) text: String,
+    /// Whether it was only said what would be done.
+    pub(crate) asks: bool,
+}
+
+/// What would become of one file.
+enum Verdict {
+    /// It reads so already.
+    Already,
+    /// It gets this content and these permission bits.
+    Put(Vec<u8>, u32, Expected),
+    /// It is removed.
+    Remove(files::Stamp),
+    /// It is left alone, for a reason that goes on from its name.
+    Leave(String),
+}
+
+impl Checkpointing {
+    /// Undoes changes, and says what it did.
+    ///
+    /// # Errors
+    /// A sentence when nothing can be undone.
+    pub(crate) fn undo(
+        &self,
+        subject: &Subject,
+        which: Which,
+        words: Words,
+        prompts: &[Prompt],
+        again: &str,
+    ) -> Result<Report, String> {
+        let (steps, elsewhere, by, own, prompt, dropped) = self.there(|store| {
+            let book = store.book();
+            let numbers = match which {
+                Which::Latest => book.latest(words.force),
+                Which::Since(messages) => book.since(messages),
+            };
+            let prompt = book.prompt_of(&numbers);
+            let elsewhere: Vec<String> = book
+                .elsewhere()
+                .iter()
+                .filter(|it| match which {
+                    Which::Latest => prompt.is_some_and(|prompt| it.at > prompt),
+                    Which::Since(messages) => it.at > messages,
+                })
+                .map(uncovered)
+                .collect();
+            let own = numbers.iter().all(|number| store.is_own(*number));
+            let steps = book.steps(&numbers, words.force);
+            Ok((steps, elsewhere, book.next_group(), own, prompt, book.dropped()))
+        })?;
+        if steps.is_empty() {
+            let mut text = match which {
+                Which::Latest => {
+                    "there is nothing left to undo: kli changed no file that is covered, \
+                     or all of it is undone"
+                }
+                Which::Since(_) => "kli changed no file since then",
+            }
+            .to_owned();
+            if dropped > 0 {
+                text.push_str("; older checkpoints were dropped to keep within the bounds");
+            }
+            for line in elsewhere {
+                // Writing to a string cannot fail.
+                let _infallible = write!(text, "\n{line}");
+            }
+            return match which {
+                Which::Latest => Err(text),
+                Which::Since(_) => Ok(Report { text, asks: false }),
+            };
+        }
+        let since = match which {
+            Which::Latest => prompt.unwrap_or_default(),
+            Which::Since(messages) => messages,
+        };
+        let asks = !own && !words.yes;
+        if !asks {
+            self.begin_undo(by);
+        }
+        let (mut text, mut numbers, mut left) = (String::new(), Vec::new(), Vec::new());
+        for step in &steps {
+            let verdict = self.judge(step, words.force);
+            let (line, is_done) =
+                if asks { (would(step, &verdict), true) } else { self.act(subject, step, verdict) };
+            if is_done { &mut numbers } else { &mut left }.extend(&step.numbers);
+            let _infallible = writeln!(text, "  {line}");
+        }
+        let head = prompts
+            .iter()
+            .rev()
+            .find(|prompt| prompt.message == since)
+            .map(|prompt| format!(" since the prompt `{}`", cut(&prompt.text, 50)))
+            .unwrap_or_default();
+        let mut report = if asks {
+            format!(
+                "these checkpoints were kept by an earlier run, and whatever ran in its jail could \
+                 have written them; `{again} yes` would do this to what was changed{head}:\n{text}"
+            )
+        } else {
+            format!("put back what was changed{head}:\n{text}")
+        };
+        for line in elsewhere {
+            let _infallible = writeln!(report, "{line}");
+        }
+        report.push_str(&commands(prompts, since));
+        if asks {
+            return Ok(Report { text: report, asks });
+        }
+        if left.iter().any(|number| steps.iter().any(|step| step.numbers.contains(number))) {
+            let _infallible = writeln!(
+                report,
+                "what was left alone can be put back all the same: `{again} force`"
+            );
+        }
+        self.end_undo();
+        self.there(|store| store.undone(numbers, left, by))
+            .map_err(|error| format!("{report}{error}"))?;
+        report.push_str("the model is told with the next prompt; `/redo` takes it back\n");
+        Ok(Report { text: report, asks })
+    }
+
+    /// Takes the last undoing back.
+    ///
+    /// # Errors
+    /// A sentence when there is none, or something was changed after it.
+    pub(crate) fn redo(&self, subject: &Subject, words: Words) -> Result<Report, String> {
+        let found = self.there(|store| {
+            let Some((by, numbers)) = store.book().last_undo() else { return Ok(None) };
+            let own = numbers.iter().all(|number| store.is_own(*number));
+            Ok(Some((by, store.book().steps(&numbers, words.force), own)))
+        })?;
+        let Some((by, steps, own)) = found else {
+            return Err(
+                "there is nothing to do again: nothing was undone, or kli changed something \
+                 after it"
+                    .to_owned(),
+            );
+        };
+        let asks = !own && !words.yes;
+        let mut text = if asks {
+            "these checkpoints were kept by an earlier run, and whatever ran in its jail could have \
+             written them; `/redo yes` would do this:\n"
+        } else {
+            "took the last undoing back:\n"
+        }
+        .to_owned();
+        for step in &steps {
+            let verdict = self.judge(step, words.force);
+            let line = if asks {
+                would(step, &verdict)
+            } else {
+                self.act_on(subject, step, verdict, None).0
+            };
+            let _infallible = writeln!(text, "  {line}");
+        }
+        if !asks {
+            self.there(|store| store.redone(by)).map_err(|error| format!("{text}{error}"))?;
+            text.push_str("the model is told with the next prompt\n");
+        }
+        Ok(Report { text, asks })
+    }
+
+    /// Returns how many files were changed when the session had more than so many messages.
+    pub(crate) fn changed_since(&self, messages: u64) -> usize {
+        self.there(|store| {
+            let numbers = store.book().since(messages);
+            Ok(store.book().steps(&numbers, false).len())
+        })
+        .unwrap_or_default()
+    }
+
+    /// Looks at what stands in a file's place, and says what would become of it.
+    fn judge(&self, step: &Step, force: bool) -> Verdict {
+        let now = Now::look(self.workspace(), &step.path);
+        if now.is(&step.target) {
+            return Verdict::Already;
+        }
+        if let State::Uncovered { why } = &step.target {
+            return Verdict::Leave(format!("is not covered: it {why}"));
+        }
+        if let Now::Other(what) = now {
+            return Verdict::Leave(what);
+        }
+        if !force && !step.known.iter().any(|known| now.is(known)) {
+            return Verdict::Leave("was changed by something else since".to_owned());
+        }
+        let expected = match &now {
+            Now::File { stamp, .. } => Expected::Unchanged(*stamp),
+            _ => Expected::Absent,
+        };
+        match (&step.target, now) {
+            (State::File { digest, mode, .. }, _) => {
+                match self.there(|store| store.content(*digest)) {
+                    Ok(Some(content)) => Verdict::Put(content, *mode, expected),
+                    Ok(None) => Verdict::Leave(
+                        "cannot be put back: its checkpoint is not what was kept".to_owned(),
+                    ),
+                    Err(error) => Verdict::Leave(format!("cannot be put back: {error}")),
+                }
+            }
+            (_, Now::File { stamp, .. }) => Verdict::Remove(stamp),
+            _ => Verdict::Already,
+        }
+    }
+
+    fn act(&self, subject: &Subject, step: &Step, verdict: Verdict) -> (String, bool) {
+        self.act_on(subject, step, verdict, Some(self))
+    }
+
+    /// Does it, under the run's authority; says what it did, and whether it is done.
+    fn act_on(
+        &self,
+        subject: &Subject,
+        step: &Step,
+        verdict: Verdict,
+        keep: Option<&dyn Keep>,
+    ) -> (String, bool) {
+        let file = name(&step.path);
+        let path = self.workspace().join(step.path.path());
+        let part = if step.is_part {
+            " as something else left it, which changed it in between"
+        } else {
+            ""
+        };
+        let never = AtomicBool::new(false);
+        let changed = match verdict {
+            Verdict::Already => return (format!("as before: `{file}`"), true),
+            Verdict::Leave(why) => return (format!("left alone: `{file}` {why}"), false),
+            Verdict::Put(..) | Verdict::Remove(_) => {
+                // The person asked for it, and sees what it is.
+                let request = Request::path(Atom::FileWrite, &path);
+                match subject.check_with(request, Approval::Given) {
+                    Ok(grant) => match verdict {
+                        Verdict::Put(content, mode, expected) => {
+                            let manner = Manner { expected, stop: &never, keep, mode: Some(mode) };
+                            files::replace_with(&grant, &path, &content, manner)
+                                .map(|_| format!("restored: `{file}`{part}"))
+                        }
+                        Verdict::Remove(stamp) => files::remove(&grant, &path, Some(stamp), keep)
+                            .map(|()| {
+                                let gone = self.clean(subject, &step.made);
+                                format!("removed: `{file}`{gone}")
+                            }),
+                        Verdict::Already | Verdict::Leave(_) => Ok(String::new()),
+                    },
+                    Err(denial) => return (format!("left alone: `{file}`: {denial}"), false),
+                }
+            }
+        };
+        match changed {
+            Ok(line) => (line, true),
+            Err(error) => (format!("left alone: `{file}`: {}", error.sentence()), false),
+        }
+    }
+
+    /// Removes the directories that were made for a file and hold nothing any more.
+    fn clean(&self, subject: &Subject, made: &[Inside]) -> String {
+        let mut gone = Vec::new();
+        for directory in made.iter().rev() {
+            let path = self.workspace().join(directory.path());
+            let request = Request::path(Atom::FileWrite, &path);
+            let Ok(grant) = subject.check_with(request, Approval::Given) else { break };
+            if !matches!(files::remove_empty_directory(&grant, &path), Ok(true)) {
+                break;
+            }
+            gone.push(format!("`{}`", name(directory)));
+        }
+        if gone.is_empty() { String::new() } else { format!(", and {}", gone.join(", ")) }
+    }
+}
+
+fn would(step: &Step, verdict: &Verdict) -> String {
+    let file = name(&step.path);
+    match verdict {
+        Verdict::Already => format!("as before: `{file}`"),
+        Verdict::Put(content, ..) => format!("restore: `{file}`, to {} bytes", content.len()),
+        Verdict::Remove(_) => format!("remove: `{file}`"),
+        Verdict::Leave(why) => format!("leave alone: `{file}` {why}"),
+    }
+}
+
+/// Says which calls after this prompt may have changed what is not covered.
+fn commands(prompts: &[Prompt], since: u64) -> String {
+    let calls: Vec<String> = prompts
+        .iter()
+        .filter(|prompt| prompt.message >= since)
+        .flat_map(|prompt| &prompt.calls)
+        .filter(|(name, _)| !COVERED.contains(&name.as_str()))
+        .map(|(name, command)| {
+            let shown = if command.is_empty() { name } else { command };
+            format!("`{}`", cut(shown, COMMANDS.1))
+        })
+        .collect();
+    if calls.is_empty() {
+        return String::new();
+    }
+    let more = calls.len().saturating_sub(COMMANDS.0);
+    let named: Vec<String> = calls.into_iter().take(COMMANDS.0).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("commands ran since ({}{more}): what they changed is not covered\n", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests;
