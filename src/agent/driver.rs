@@ -18,6 +18,7 @@ use crate::{
 use super::{
     Event, Fault, FaultKind, Op, Outcome,
     around::Attachment,
+    asking::Consent,
     compact,
     ongoing::{Happened, Ongoing},
     parts::{Parts, Record, told},
@@ -61,6 +62,8 @@ impl Agent {
             redactor: parts.redactor.clone(),
             places: Arc::default(),
             heard: Arc::default(),
+            consent: parts.approver.clone().map_or(Consent::Nobody, Consent::Person),
+            unanswered: Arc::default(),
         };
         bench.attend();
         let screen = Screen::new(parts.redactor.clone());
@@ -99,6 +102,9 @@ impl Agent {
             backlog: Arc::clone(&self.parts.backlog),
             watch: Stopwatch::start(),
         };
+        if let Some(approver) = &self.parts.approver {
+            approver.begin(&events);
+        }
         let mut open = true;
         let mut busy = false;
         let mut held = VecDeque::new();
@@ -110,7 +116,21 @@ impl Agent {
             let input = match happened {
                 Happened::Op(None) => {
                     open = false;
+                    if let Some(approver) = &self.parts.approver {
+                        approver.close();
+                    }
                     continue;
+                }
+                Happened::Op(Some(Op::Approve { id, answer })) => {
+                    if let Some(approver) = &self.parts.approver {
+                        approver.answer(id, answer);
+                    }
+                    continue;
+                }
+                Happened::Op(Some(Op::Shell { command, tells })) => {
+                    let ran = self.shell(command, busy, &mut ops, &mut held, &events).await;
+                    let Some(text) = ran.filter(|_| tells) else { continue };
+                    Input::Did(text)
                 }
                 Happened::Op(Some(op)) => {
                     let op = match op {
@@ -134,6 +154,7 @@ impl Agent {
                         Op::Compact { focus } => Input::Compact(focus),
                         Op::Interrupt => Input::Stop(Why::Interrupt),
                         Op::Terminate => Input::Stop(Why::Terminate),
+                        Op::Approve { .. } | Op::Shell { .. } => continue,
                     }
                 }
                 Happened::Stream(Some(Ok(delta))) => {
@@ -165,7 +186,9 @@ impl Agent {
                 }
             };
             if matches!(input, Input::Stop(_)) {
-                // What is cut off tells what it used up and was denied.
+                // What waits for a person is listed while it still waits; what is cut off tells what it
+                // used up and was denied.
+                self.turn.unanswered(self.bench.unanswered.now());
                 ongoing.cut_off();
             }
             for input in self.accompanied(input, &events) {

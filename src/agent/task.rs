@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::{
-    authority::{Atom, Confinement, Grant, List, Narrowing, Request, Subject},
+    authority::{self, Atom, Confinement, Grant, List, Narrowing, Request, Subject},
     host::files,
     message::{Arguments, Money, Redactor, Usage},
     model::Model,
@@ -19,8 +19,9 @@ use crate::{
 };
 
 use super::{
-    Agent, Backlog, Budgets, Denied, Event, Journal, Ledger, Op, Outcome as End, Parts, Summary,
-    compact::Policy, context::Surroundings, ledger::Report, turn::Retry,
+    Agent, Approver, Backlog, Budgets, Denied, Event, Journal, Ledger, Op, Outcome as End, Parts,
+    Summary, compact::Policy, context::Surroundings, ledger::Report, quote::on_one_line,
+    turn::Retry,
 };
 
 /// How often a sub-agent may ask the model when the call does not say.
@@ -84,6 +85,8 @@ pub struct Family {
     pub backlog: Arc<Backlog>,
     /// The common account.
     pub ledger: Arc<Ledger>,
+    /// Who asks the person about its calls.
+    pub approver: Option<Approver>,
     /// Where cut results are kept.
     pub results: Option<PathBuf>,
     /// Begins a session for a sub-agent.
@@ -197,6 +200,11 @@ impl Invocation for Call {
         vec![Request::bare(Atom::AgentSpawn)]
     }
 
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let report = authority::Report::new(&self.subject, self.family.confinement);
+        vec![("it may", report.text()), ("turns at most", self.turns.to_string())]
+    }
+
     fn effect(&self) -> Effect {
         if only_reads(&self.subject) { Effect::Read } else { Effect::Barrier }
     }
@@ -274,6 +282,8 @@ impl Call {
             surroundings: family.surroundings.clone(),
             mentions: false,
             ledger: Arc::clone(&own),
+            approver: family.approver.as_ref().map(|approver| approver.of(self.label())),
+            own: None,
             timed: false,
         });
         let (ops, inbox) = mpsc::unbounded_channel();
@@ -292,6 +302,12 @@ impl Call {
         account.is_open = summary.exit == 3;
         drop(account);
         self.outcome(&summary, turns, kept.id.as_deref())
+    }
+
+    /// Returns what its questions are known by: the beginning of its prompt.
+    fn label(&self) -> String {
+        let text: String = self.prompt.chars().take(SHOWN).collect();
+        format!("sub-agent: {}", on_one_line(text.trim()))
     }
 
     fn outcome(&self, summary: &Summary, turns: u64, session: Option<&str>) -> Outcome {

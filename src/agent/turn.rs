@@ -74,6 +74,8 @@ pub struct Turn {
     compaction: Compaction,
     /// How the prompt ends once the conversation was made shorter.
     closing: Option<Closing>,
+    /// Calls that wait for a person, each with its refusal; told before a stop.
+    unanswered: Vec<(String, Denied)>,
 }
 
 impl Turn {
@@ -100,7 +102,14 @@ impl Turn {
             unusable_turns: 0,
             uncounted: false,
             closing: None,
+            unanswered: Vec::new(),
         }
+    }
+
+    /// Takes the calls that wait for a person's answer at this moment: a stop ends them without an
+    /// effect.
+    pub fn unanswered(&mut self, calls: Vec<(String, Denied)>) {
+        self.unanswered = calls;
     }
 
     /// Sets who is asked, those that take the place of the chosen one in order, and the names of the
@@ -147,6 +156,10 @@ impl Turn {
                 _ => self.steering.push(text),
             },
             Input::Reference(text) => self.references.push(text),
+            Input::Did(text) => {
+                self.record(Message::user(text), &mut out);
+                out.push(Action::Sync);
+            }
             Input::Refused { denied, is_open } => self.refused(denied, is_open, &mut out),
             Input::Spent(usage, cost) => {
                 self.usage.add(usage);
@@ -390,6 +403,9 @@ impl Turn {
             for denied in result.denied {
                 self.refused(denied, true, out);
             }
+            for denied in result.declined {
+                self.refused(denied, false, out);
+            }
             for path in result.changed {
                 if !self.changed.contains(&path) {
                     self.changed.push(path.clone());
@@ -414,10 +430,17 @@ impl Turn {
     fn close_calls(&mut self, text: &str, out: &mut Vec<Action>) {
         if let State::Working { calls, results, .. } = &mut self.state {
             for (index, (call, slot)) in calls.iter().zip(results.iter_mut()).enumerate() {
+                let waited = self.unanswered.iter().find(|(id, _)| *id == call.id);
+                let text = waited.map_or_else(
+                    || text.to_owned(),
+                    |(_, denied)| format!("denied: {}; nothing was done", denied.detail),
+                );
+                let declined = waited.iter().map(|(_, denied)| denied.clone()).collect();
                 slot.get_or_insert_with(|| CallResult {
                     index,
-                    result: ToolResult { call: call.id.clone(), text: text.into(), is_error: true },
+                    result: ToolResult { call: call.id.clone(), text, is_error: true },
                     denied: Vec::new(),
+                    declined,
                     allowed: Vec::new(),
                     changed: Vec::new(),
                 });

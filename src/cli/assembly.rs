@@ -5,8 +5,8 @@ use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use crate::{
     agent::{
-        Backlog, Budgets, FaultKind, Ledger, Parts, Summary, Task, compact::Policy, task::Family,
-        turn::Retry,
+        Approver, Backlog, Budgets, FaultKind, Ledger, Parts, Summary, Task, compact::Policy,
+        task::Family, turn::Retry,
     },
     authority::{Atom, Confinement, Subject},
     config::Settings,
@@ -188,6 +188,8 @@ impl Assembly {
         let (budgets, retry) = (budgets(&setup.settings), retry(self.network_is_off));
         let compaction = compaction(&setup.settings);
         let ledger = Arc::new(Ledger::default());
+        let approver = run.interactive.then(Approver::default);
+        let own = run.interactive.then(|| Arc::new(setup.own_subject()));
         let parent = begun.id.clone();
         let mut tools = tool::standard();
         tools.push(Box::new(Task::new(Family {
@@ -204,6 +206,7 @@ impl Assembly {
             redactor: self.redactor.clone(),
             backlog: Arc::clone(&backlog),
             ledger: Arc::clone(&ledger),
+            approver: approver.clone(),
             results: setup.paths.as_ref().map(|paths| paths.state().to_owned()),
             sessions: Box::new(move || journal::begin_child(&wish, parent.as_deref())),
         })));
@@ -225,6 +228,8 @@ impl Assembly {
             surroundings,
             mentions: true,
             ledger,
+            approver,
+            own,
             timed: run.timings,
         };
         Ok(Ready { parts, session: begun.id, notices, log: begun.log })

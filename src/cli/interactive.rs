@@ -2,6 +2,7 @@
 //! A command's answer is what the command line prints, caught on its way out.
 
 mod desk;
+mod fault;
 
 use std::{
     io,
@@ -171,7 +172,10 @@ fn answer_all(
     handed: &Handed,
 ) {
     for asked in commands {
-        let command = || setup.environment.within(|| answer(&asked, handed));
+        let command = || {
+            fault::on_demand(setup, fault::Place::Command);
+            setup.environment.within(|| answer(&asked, handed))
+        };
         let (result, text, mut errors) =
             terminal::captured(|| catch_unwind(AssertUnwindSafe(command)));
         let failed = match result {
@@ -500,6 +504,7 @@ impl Root for House<'_> {
     }
 
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
+        fault::on_demand(&self.setup, fault::Place::Loop);
         let answer = match self.choose(name, &rest) {
             choices::Chosen::Answer(answer) => answer,
             choices::Chosen::Wanted => return,

@@ -170,7 +170,9 @@ impl Front {
 
     fn show(&mut self, event: Event) {
         let line = match event {
-            Event::Done(_) | Event::Timings(_) => return,
+            Event::Done(_) | Event::Timings(_) | Event::Approval(_) | Event::Withdrawn { .. } => {
+                return;
+            }
             Event::Notice(text) => return self.notice(&text),
             Event::Asking { turn } => Line::TurnStart { turn },
             Event::Text(text) => Line::Text { text },

@@ -211,6 +211,11 @@ impl Setup {
         self.effective.subject(|source, path| self.physical(source, path))
     }
 
+    /// Computes what commands of the person's own may do: the profile is left out.
+    pub(crate) fn own_subject(&self) -> Subject {
+        self.effective.own_subject(|source, path| self.physical(source, path))
+    }
+
     /// Checks a model, and where its requests would go, against the policies.
     ///
     /// # Errors

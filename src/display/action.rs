@@ -105,6 +105,7 @@ pub const ACTIONS: &[Action] = &[
 /// Keys that always do the same.
 pub const FIXED: &[(&str, &str)] = &[
     ("Enter", "send; while the agent works: tell it at the next boundary"),
+    ("!COMMAND, !!COMMAND", "run it yourself; with one `!` the model sees what it printed"),
     ("Esc Esc", "interrupt; a prompt of which nothing came yet returns to the editor"),
     ("Ctrl-C", "interrupt, or empty the line; twice: leave"),
 ];

@@ -72,12 +72,23 @@ pub fn title(name: &str, arguments: &Arguments) -> String {
         .filter_map(|key| map.get(*key))
         .find_map(Value::as_str);
     let about = match main {
-        Some(text) => clean_row(text.trim()),
+        Some(text) => clean_row(&short(text.trim())),
         None if map.is_empty() => String::new(),
-        None => clean_row(&Value::Object(map.clone()).to_string()),
+        None => clean_row(&short(&Value::Object(map.clone()).to_string())),
     };
-    let name = clean_row(name);
+    let name = clean_row(&short(name));
     if about.is_empty() { name } else { format!("{name} {about}") }
+}
+
+/// Bytes of a title: it is drawn with each frame while its call runs.
+const TITLE: usize = 4000;
+
+fn short(text: &str) -> std::borrow::Cow<'_, str> {
+    let end = (0..=text.len().min(TITLE)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    match text.get(..end) {
+        Some(start) if end < text.len() => format!("{start}…").into(),
+        _ => text.into(),
+    }
 }
 
 /// A finished call.
@@ -162,6 +173,9 @@ impl Finished {
     }
 
     fn failure(&self) -> String {
+        if self.record.get("interrupted").is_some() {
+            return " (interrupted)".to_owned();
+        }
         match (self.record.get("exit").and_then(Value::as_i64), self.record.get("timedOut")) {
             (_, Some(Value::Bool(true))) => " (timed out)".to_owned(),
             (Some(code), _) => format!(" (exit {code})"),
@@ -288,6 +302,8 @@ mod tests {
         assert_eq!(of("bash", json!({"command": "ls\u{1b}[2J\nrm"})), "bash ls⏎rm");
         assert_eq!(of("read", json!({"path": "a\u{202e}b"})), "read a\\u{202e}b");
         assert_eq!(of("x__y", json!({"n": 1})), "x__y {\"n\":1}");
+        let long = of("bash", json!({"command": "漢".repeat(100_000)}));
+        assert!(long.len() < 4100 && long.ends_with("漢…"), "{}", long.len());
         assert_eq!(title("t", &Arguments::Malformed("{".to_owned())), "t");
     }
 

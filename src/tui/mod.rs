@@ -4,6 +4,7 @@
 //! - [`state`]: what is written, what happens, what waits; inputs in, effects out; pure.
 //! - [`view`]: the state as rows of the region at the bottom; pure.
 //! - [`cells`], [`style`], [`markdown`], [`code`], [`block`]: text to rows; pure.
+//! - [`approval`]: the question about a call; [`exact`]: text to the letter; pure.
 //! - `change`: what a person changes while a conversation goes on; pure.
 //! - [`complete`], [`picker`]: what a beginning can become, and a list to choose from; pure.
 //! - [`screen`]: rows to the bytes of a frame; pure.
@@ -14,6 +15,7 @@
 //! It sees the agent's operations and events and the vocabulary of messages, and nothing below them.
 //! Commands are answered, and conversations begun, by whoever starts it.
 
+pub mod approval;
 pub mod block;
 pub mod cells;
 mod change;
@@ -22,6 +24,7 @@ pub mod command;
 pub mod complete;
 pub mod composer;
 mod edge;
+pub mod exact;
 pub mod found;
 mod guard;
 pub mod input;

@@ -5,6 +5,7 @@
 //! still change (an open paragraph, running tools, what is being written) stays here and is drawn by
 //! [`view`](super::view).
 
+mod asked;
 mod events;
 pub(super) mod writing;
 
@@ -17,6 +18,7 @@ use crate::{
 };
 
 use super::{
+    approval::Asking,
     block::{self, Finished, Kind},
     command::{self, By},
     complete::Completion,
@@ -181,6 +183,10 @@ pub struct State {
     pub(super) name: Option<String>,
     /// What was said and is not kept yet.
     said: Vec<String>,
+    /// The question about a call that waits.
+    pub(super) asking: Option<Asking>,
+    /// Whether the key that is taken was read alone.
+    alone: bool,
 }
 
 impl State {
@@ -210,6 +216,8 @@ impl State {
             completion: Completion::default(),
             name: None,
             said: Vec::new(),
+            asking: None,
+            alone: true,
         }
     }
 
@@ -223,12 +231,11 @@ impl State {
 
     /// Takes the rows that are to be emitted: each once.
     pub fn take_rows(&mut self) -> Vec<Line> {
+        // Once a frame, and not for each of the pieces that it takes in.
+        if let Some(answer) = &mut self.answer {
+            self.rows.extend(answer.ready(self.width));
+        }
         std::mem::take(&mut self.rows)
-    }
-
-    /// Bytes of rows that wait, about.
-    pub fn waiting(&self) -> usize {
-        self.rows.len().saturating_mul(self.width)
     }
 
     /// Says whether the region changes by itself as time goes by.
@@ -288,6 +295,7 @@ impl State {
         self.before = Spent::default();
         self.context = 0;
         self.asked = 0;
+        self.asking = None;
         self.folded = None;
         self.picker = None;
         self.name = None;
@@ -355,12 +363,19 @@ impl State {
         match typed {
             Typed::Focus(_) => Vec::new(),
             Typed::Paste(text) => {
+                if let Some(effects) = self.paste_to_question(text) {
+                    return effects;
+                }
                 if !self.paste_around(text) {
                     self.composer.paste(text);
                 }
                 self.look_around(Vec::new())
             }
             Typed::Key(key) => {
+                // A question is answered by the keys that it shows, whatever is bound.
+                if let Some(effects) = self.key_to_question(*key) {
+                    return effects;
+                }
                 let Some(key) = self.keys.meaning(*key) else { return Vec::new() };
                 let around = self.key_around(key);
                 let effects = around.unwrap_or_else(|| self.key(key));
@@ -377,6 +392,7 @@ impl State {
         match (key.code, key.ctrl, key.alt) {
             (Code::Esc, ..) => {
                 if recent(escape) {
+                    self.hint = None;
                     return self.interrupt();
                 }
                 self.escape = Some(self.now);
@@ -438,6 +454,9 @@ impl State {
     fn enter(&mut self, later: bool) -> Vec<Effect> {
         if self.composer.text().trim().is_empty() {
             return Vec::new();
+        }
+        if let Some(effects) = self.own_command() {
+            return effects;
         }
         match command::parse(self.composer.text()) {
             Some(Ok((found, rest))) => {

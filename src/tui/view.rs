@@ -26,6 +26,18 @@ pub fn composer_columns(width: usize) -> usize {
 pub fn region(state: &State) -> Vec<Line> {
     let room = state.height.saturating_sub(1).max(1);
     let footer = footer(state);
+    if let Some(asking) = &state.asking {
+        let (width, height) = question_size(state);
+        let mut rows = asking.rows(width, height);
+        rows.extend(status(state));
+        if !state.composer.is_empty() {
+            rows.push(queued("being written: ", state.composer.text()));
+        }
+        rows.truncate(room.saturating_sub(1).max(1));
+        rows.push(footer);
+        rows.truncate(room);
+        return rows.into_iter().map(|row| cut(&row, width)).collect();
+    }
     let composer = if let Some(picker) = &state.picker {
         picker.rows(state.width, picker_rows(state.height).min(room))
     } else {
@@ -54,6 +66,15 @@ pub fn region(state: &State) -> Vec<Line> {
     rows.extend(below);
     rows.extend(footer);
     rows.into_iter().map(|row| cut(&row, state.width)).collect()
+}
+
+/// Returns the width and the height that the question about a call has.
+pub(super) fn question_size(state: &State) -> (usize, usize) {
+    let room = state.height.saturating_sub(1).max(1);
+    let draft = usize::from(!state.composer.is_empty());
+    let others = 1 + status(state).len() + draft;
+    // Where there is little room, the question has it.
+    (state.width, if room > others + 4 { room - others } else { room.saturating_sub(1).max(1) })
 }
 
 /// What may still change: the prompt that nothing came of, thinking, the open end of the answer,

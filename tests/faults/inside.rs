@@ -198,6 +198,8 @@ pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
         mentions: true,
         compaction: bench.compaction,
         ledger: std::sync::Arc::default(),
+        approver: None,
+        own: None,
         timed: false,
     })
 }

@@ -71,6 +71,8 @@ fn parts(refused: &'static [usize], kept: &Arc<Mutex<Vec<&'static str>>>) -> Par
         surroundings: crate::agent::Surroundings::default(),
         mentions: true,
         ledger: Arc::default(),
+        approver: None,
+        own: None,
         timed: false,
     }
 }

@@ -16,6 +16,7 @@ fn result() -> CallResult {
         index: 0,
         result: ToolResult { call: "c".into(), text: "done".into(), is_error: false },
         denied: Vec::new(),
+        declined: Vec::new(),
         allowed: Vec::new(),
         changed: Vec::new(),
     }
@@ -128,7 +129,8 @@ async fn the_last_call_s_result_is_told_before_a_signal_too() {
 async fn a_signal_is_seen_though_the_front_end_is_full() {
     let (signal, mut ops) = mpsc::unbounded_channel();
     let delta = || Ok(Delta::Text("x".into()));
-    let mut ongoing = Ongoing { stream: Some(stream::iter([delta(), delta()]).boxed()), ..nothing() };
+    let mut ongoing =
+        Ongoing { stream: Some(stream::iter([delta(), delta()]).boxed()), ..nothing() };
     ongoing.backlog.add(2 << 20);
     assert_eq!(ready(&mut ongoing, &mut ops), "nothing", "the stream is not read");
     signal.send(Op::Interrupt).unwrap();

@@ -7,6 +7,8 @@ use super::{Action, CallResult, Event, Fault, FaultKind, Outcome, State, Turn, V
 impl Turn {
     /// Counts the tokens of an answer, and what they cost.
     pub(super) fn count(&mut self, usage: Option<Usage>, out: &mut Vec<Action>) {
+        // No answer takes none: a server that says so does not count.
+        let usage = usage.filter(|usage| usage.total() > 0);
         let cost = self.asked.pay(usage);
         let Some(usage) = usage else {
             if self.budgets.tokens.is_some() && !std::mem::replace(&mut self.uncounted, true) {

@@ -37,6 +37,7 @@ fn result(index: usize, id: &str, denied: bool, is_error: bool) -> Input {
         result: ToolResult { call: id.into(), text: "r".into(), is_error },
         allowed: if denied.is_none() { vec!["file/write".into()] } else { Vec::new() },
         denied: denied.into_iter().collect(),
+        declined: Vec::new(),
         changed: Vec::new(),
     }))
 }

@@ -142,6 +142,7 @@ fn in_the_middle_of_a_run_the_running_prompt_stays() {
             index: 0,
             result,
             denied,
+            declined: Vec::new(),
             allowed,
             changed,
         })));
@@ -278,6 +279,7 @@ fn it_can_be_asked_for_with_a_focus() {
         index: 0,
         result,
         denied,
+        declined: Vec::new(),
         allowed,
         changed,
     })));

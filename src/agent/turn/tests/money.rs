@@ -99,3 +99,29 @@ fn a_budget_that_is_used_up_is_said_before_what_is_not_known() {
     let message = &ended.fault.as_ref().unwrap().message;
     assert!(message.contains("nobody says what a sub-agent's answer cost"), "{message}");
 }
+
+#[test]
+fn a_server_that_counts_nothing_is_one_that_does_not_count() {
+    let nothing = || {
+        let usage = Some(Usage::default());
+        Input::Delta(Delta::Done { stop: Stop::ToolUse, usage })
+    };
+    let mut turn = with_two(budget("1"), Retry::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(call("a", "{}"));
+    let end = turn.step(nothing());
+    assert!(
+        !end.iter().any(|it| matches!(it, Action::Work(_) | Action::RecordUsage(_))),
+        "{end:?}"
+    );
+    let ended = summary(&end).unwrap();
+    assert_eq!((ended.exit, ended.cost), (5, None));
+    let message = &ended.fault.as_ref().unwrap().message;
+    assert!(message.contains("`a/one` does not say how many tokens"), "{message}");
+    // Under one of tokens it is said.
+    let mut turn = machine(Budgets { tokens: Some(5), ..Budgets::default() });
+    turn.step(Input::Submit("hi".into()));
+    turn.step(call("a", "{}"));
+    let said = turn.step(nothing());
+    assert!(said.iter().any(|it| matches!(it, Action::Emit(Event::Notice(_)))), "{said:?}");
+}

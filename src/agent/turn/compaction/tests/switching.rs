@@ -163,3 +163,14 @@ fn money_is_looked_at_before_a_full_window_is_made_to_fit() {
         }
     }
 }
+
+#[test]
+fn a_wish_that_brings_nothing_is_said_and_no_reason_not_to_ask() {
+    let mut turn = two(Vec::new(), [None, None], unknown());
+    turn.step(Input::Submit("now this".into()));
+    turn.step(Input::Compact(None));
+    let next = turn.step(busy());
+    assert!(fell_back(&next) && asks(&next), "{next:?}");
+    let said = |it: &&Action| matches!(it, Action::Emit(Event::Notice(text)) if text == NOTHING);
+    assert_eq!(next.iter().filter(said).count(), 1, "{next:?}");
+}
