@@ -423,20 +423,17 @@ impl Root for House<'_> {
     }
 
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
-        match self.known(name) {
-            Some(text) => {
-                drop(self.answers.send(Answer { text, ..Answer::default() }));
-            }
-            None => {
-                let (subject, log) = (Arc::clone(self.assembly.subject()), self.log.clone());
-                drop(self.asks.send(Asked { name, rest, session, subject, log }));
-            }
+        if let Some(text) = self.known(name) {
+            drop(self.answers.send(Answer { text, ..Answer::default() }));
+            return;
         }
+        let (subject, log) = (Arc::clone(self.assembly.subject()), self.log.clone());
+        drop(self.asks.send(Asked { name, rest, session, subject, log }));
     }
 
     fn files(&mut self) {
         let (workspace, subject) = (self.setup.workspace.clone(), self.assembly.subject());
-        desk::look_for_files(workspace, Arc::clone(subject), self.answers.clone());
+        desk::look_for_files(workspace, Arc::clone(subject), &self.answers);
     }
 
     fn remember(&mut self, text: String) {
