@@ -1,11 +1,19 @@
 //! The terminal interface as a person has it: real programs on a pseudo-terminal, read through a
 //! terminal emulator. What is asserted is the screen, what scrolled off it, and the terminal's modes.
 
+mod approval;
+mod choices;
 mod editor;
+mod faults;
+mod hostile;
 mod jailed;
 mod life;
+mod load;
+mod looks;
+mod modes;
 mod picking;
 mod plain;
+mod screens;
 mod talk;
 mod tmux;
 
@@ -22,10 +30,12 @@ use rustix::{
     fs::{Mode, OFlags},
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
+    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
 use crate::{harness::Env, jail::World};
+
+use modes::Modes;
 
 /// How long anything may take on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,6 +44,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Tty {
     master: File,
     slave: OwnedFd,
+    /// The terminal as it was before the program came.
+    before: Termios,
     pub(crate) parser: vt100::Parser,
     /// Every byte that was written.
     pub(crate) bytes: Vec<u8>,
@@ -76,6 +88,7 @@ impl Tty {
         copy(&shell, &mut bash);
         let mut tty = Self::start(&bash, 24, 80);
         tty.sees("<ready>");
+        tty.before = tcgetattr(&tty.slave).unwrap();
         tty
     }
 
@@ -94,7 +107,19 @@ impl Tty {
         command.env("PATH", path).env("PS1", "<ready>").env("TERM", "xterm-256color");
         let mut tty = Self::attach(command, 24, 80, |slave| world.own_handle(slave));
         tty.sees("<ready>");
+        tty.before = tcgetattr(&tty.slave).unwrap();
         tty
+    }
+
+    /// Starts kli on a terminal that does not control it, so that no signal says when it goes away.
+    pub(crate) fn uncontrolled(env: &Env, words: &[&str]) -> Self {
+        let mut command = Command::new("setsid");
+        command.arg("env").arg("--default-signal");
+        let kli = env.command(words);
+        command.arg(kli.get_program()).args(kli.get_args());
+        copy(&kli, &mut command);
+        command.env("TERM", "xterm-256color");
+        Self::attach(command, 24, 80, |_| {})
     }
 
     fn start(program: &Command, rows: u16, columns: u16) -> Self {
@@ -119,6 +144,7 @@ impl Tty {
         own(&slave);
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).unwrap();
+        let before = tcgetattr(&slave).unwrap();
         let child = command
             .stdin(Stdio::from(slave.try_clone().unwrap()))
             .stdout(Stdio::from(slave.try_clone().unwrap()))
@@ -127,7 +153,7 @@ impl Tty {
             .unwrap();
         let parser =
             vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), 100_000);
-        Self { master: File::from(master), slave, parser, bytes: Vec::new(), child }
+        Self { master: File::from(master), slave, before, parser, bytes: Vec::new(), child }
     }
 
     /// Presses keys.
@@ -215,6 +241,12 @@ impl Tty {
         kill_process(self.pid(), signal).unwrap();
     }
 
+    /// Waits for the end without reading anything, and returns the exit code.
+    #[track_caller]
+    pub(crate) fn ends_unread(&mut self) -> Option<i32> {
+        crate::harness::wait_for("its end", || self.child.try_wait().unwrap()).code()
+    }
+
     /// Waits for the end and returns the exit code.
     #[track_caller]
     pub(crate) fn ends(&mut self) -> Option<i32> {
@@ -229,14 +261,50 @@ impl Tty {
         }
     }
 
-    /// Whether the terminal is as a shell leaves it: it echoes, edits lines, makes signals, the cursor
-    /// is shown and pastes are not bracketed.
+    /// What of the terminal is not as it was before the program came: its settings in the kernel, and
+    /// every mode that was switched by what was written.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let modes = Modes::of(&self.bytes);
+        let mut left = modes.left();
+        if let Some(change) = self.changed() {
+            left.push(change);
+        }
+        if self.parser.screen().alternate_screen() {
+            left.push("the alternate screen".to_owned());
+        }
+        left
+    }
+
+    /// What the kernel keeps of the terminal and was not there before.
+    pub(crate) fn changed(&self) -> Option<String> {
+        let now = tcgetattr(&self.slave).unwrap();
+        let flags = |of: &Termios| {
+            let Termios { input_modes, output_modes, control_modes, local_modes, .. } = of;
+            format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?}")
+        };
+        let keys = format!("{:?}", now.special_codes) == format!("{:?}", self.before.special_codes);
+        let same = flags(&now) == flags(&self.before) && keys;
+        (!same).then(|| format!("{} instead of {}", flags(&now), flags(&self.before)))
+    }
+
+    /// Whether the terminal is as the shell left it, in every setting and mode.
     pub(crate) fn is_sane(&self) -> bool {
-        let modes = tcgetattr(&self.slave).unwrap().local_modes;
-        let screen = self.parser.screen();
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
-            && !screen.hide_cursor()
-            && !screen.bracketed_paste()
+        self.left().is_empty()
+    }
+
+    /// Whether the terminal is in the interface's modes: keys come raw, pastes are bracketed, the
+    /// keyboard's flags are pushed, and the cursor is hidden since it is drawn.
+    pub(crate) fn is_taken(&self) -> bool {
+        let modes = Modes::of(&self.bytes);
+        self.changed().is_some() && modes.is_on(2004) && !modes.is_on(25) && modes.keyboard == 1
+    }
+
+    /// The most memory that the process ever had, in bytes (`VmHWM`, proc_pid_status(5)).
+    pub(crate) fn peak(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 }
 

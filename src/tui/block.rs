@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::message::Arguments;
+use crate::{display::Role, message::Arguments};
 
 use super::{
     cells::{chop, clean, clean_row, clean_tool, cut, wrap},
-    style::{Color, Line, Span, Style},
+    style::{Line, Span, Style},
 };
 
 /// Rows of a result that are shown before it is folded.
@@ -15,8 +15,8 @@ const SHOWN: usize = 6;
 /// Rows of a diff that are shown before it is folded.
 const DIFF: usize = 40;
 
-/// What the fold says how to get the rest.
-const UNFOLD: &str = "Ctrl-O shows it";
+/// The key that gets the rest of a fold, when nobody binds another.
+const UNFOLD: &str = "Ctrl-O";
 
 /// Lines of a prompt that are shown, and bytes of them.
 const PROMPT: (usize, usize) = (12, 4000);
@@ -24,7 +24,7 @@ const PROMPT: (usize, usize) = (12, 4000);
 /// Returns a prompt as it stands in the transcript: of a long one the beginning. The session has it
 /// whole.
 pub fn prompt(text: &str, width: usize) -> Vec<Line> {
-    let bold = Style { bold: true, ..Style::color(Color::CYAN) };
+    let bold = Style::role(Role::Prompt);
     let mut rows = vec![Line::default()];
     let start: Vec<&str> = text.lines().take(PROMPT.0).collect();
     let start = start.join("\n");
@@ -46,8 +46,8 @@ pub fn prompt(text: &str, width: usize) -> Vec<Line> {
 pub fn notice(kind: Kind, text: &str, width: usize) -> Vec<Line> {
     let (mark, style) = match kind {
         Kind::Note => ("· ", Style::DIM),
-        Kind::Warning => ("! ", Style::color(Color::YELLOW)),
-        Kind::Error => ("error: ", Style::color(Color::RED)),
+        Kind::Warning => ("! ", Style::role(Role::Warning)),
+        Kind::Error => ("error: ", Style::role(Role::Error)),
     };
     let rest = Line::styled(" ".repeat(mark.chars().count()), Style::PLAIN);
     wrap(&[Span::new(clean(text), style)], &Line::styled(mark, style), &rest, width)
@@ -72,12 +72,23 @@ pub fn title(name: &str, arguments: &Arguments) -> String {
         .filter_map(|key| map.get(*key))
         .find_map(Value::as_str);
     let about = match main {
-        Some(text) => clean_row(text.trim()),
+        Some(text) => clean_row(&short(text.trim())),
         None if map.is_empty() => String::new(),
-        None => clean_row(&Value::Object(map.clone()).to_string()),
+        None => clean_row(&short(&Value::Object(map.clone()).to_string())),
     };
-    let name = clean_row(name);
+    let name = clean_row(&short(name));
     if about.is_empty() { name } else { format!("{name} {about}") }
+}
+
+/// Bytes of a title: it is drawn with each frame while its call runs.
+const TITLE: usize = 4000;
+
+fn short(text: &str) -> std::borrow::Cow<'_, str> {
+    let end = (0..=text.len().min(TITLE)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    match text.get(..end) {
+        Some(start) if end < text.len() => format!("{start}…").into(),
+        _ => text.into(),
+    }
 }
 
 /// A finished call.
@@ -99,15 +110,20 @@ impl Finished {
     /// Returns the rows: a head, and the result, folded unless `whole`. The flag says whether
     /// something was left out.
     pub fn rows(&self, width: usize, whole: bool) -> (Vec<Line>, bool) {
+        self.rows_with(width, whole, UNFOLD)
+    }
+
+    /// Returns the same where another key gets the rest.
+    pub fn rows_with(&self, width: usize, whole: bool, key: &str) -> (Vec<Line>, bool) {
         let mut head = Line::default();
         if self.is_error {
-            head.push("✗ ", Style { bold: true, ..Style::color(Color::RED) });
+            head.push("✗ ", Style { bold: true, ..Style::role(Role::Error) });
         } else {
-            head.push("✓ ", Style::color(Color::GREEN));
+            head.push("✓ ", Style::role(Role::Success));
         }
         head.push(&self.title, Style::BOLD);
         if self.is_error {
-            head.push(&self.failure(), Style::color(Color::RED));
+            head.push(&self.failure(), Style::role(Role::Error));
         }
         let mut rows = if whole {
             wrap(&head.spans, &Line::default(), &Line::styled("  ", Style::PLAIN), width)
@@ -142,7 +158,7 @@ impl Finished {
             all.extend(pieces);
         }
         let folded = left_out > 0;
-        let fold = Line::styled(format!("  … {left_out} more lines ({UNFOLD})"), Style::DIM);
+        let fold = Line::styled(format!("  … {left_out} more lines ({key} shows it)"), Style::DIM);
         if folded && from_end {
             rows.push(cut(&fold, width));
             rows.extend(all);
@@ -157,6 +173,9 @@ impl Finished {
     }
 
     fn failure(&self) -> String {
+        if self.record.get("interrupted").is_some() {
+            return " (interrupted)".to_owned();
+        }
         match (self.record.get("exit").and_then(Value::as_i64), self.record.get("timedOut")) {
             (_, Some(Value::Bool(true))) => " (timed out)".to_owned(),
             (Some(code), _) => format!(" (exit {code})"),
@@ -193,8 +212,8 @@ impl Finished {
                     rows.push(line);
                 }
             };
-            side("old", "old_line", "-", Style::color(Color::RED));
-            side("new", "new_line", "+", Style::color(Color::GREEN));
+            side("old", "old_line", "-", Style::role(Role::Removed));
+            side("new", "new_line", "+", Style::role(Role::Added));
         }
         Some(rows)
     }
@@ -250,7 +269,10 @@ mod tests {
             shown[1..6],
             ["      3 - a", "      4 - b", "      3 + c", "  ⋯", "      8 + x"]
         );
-        assert_eq!(rows[3].spans.last().unwrap().style.foreground, Some(Color::GREEN));
+        assert_eq!(
+            rows[3].spans.last().unwrap().style.foreground,
+            Some(crate::display::Color::GREEN)
+        );
     }
 
     #[test]
@@ -280,6 +302,8 @@ mod tests {
         assert_eq!(of("bash", json!({"command": "ls\u{1b}[2J\nrm"})), "bash ls⏎rm");
         assert_eq!(of("read", json!({"path": "a\u{202e}b"})), "read a\\u{202e}b");
         assert_eq!(of("x__y", json!({"n": 1})), "x__y {\"n\":1}");
+        let long = of("bash", json!({"command": "漢".repeat(100_000)}));
+        assert!(long.len() < 4100 && long.ends_with("漢…"), "{}", long.len());
         assert_eq!(title("t", &Arguments::Malformed("{".to_owned())), "t");
     }
 

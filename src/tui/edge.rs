@@ -5,14 +5,10 @@
 //! is not read on while too much waits. Nothing ticks while nothing moves.
 
 mod editing;
+mod signals;
+mod writer;
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    sync::{Arc, mpsc as blocking},
-    thread,
-    time::Duration,
-};
+use std::{collections::VecDeque, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use rustix::{
@@ -23,29 +19,33 @@ use rustix::{
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    time::{Instant, sleep, sleep_until, timeout},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
     agent::{Backlog, Event, Op},
+    display::Keymap,
     message::Message,
 };
 
 use super::{
     block::Kind,
+    change::Change,
     found::Found,
-    guard::{Guard, write_all},
+    guard::Guard,
     input::Parser,
     key::{Key, Typed},
     screen::Screen,
     state::{Effect, Facts, State},
+    style::{Line, Paint},
     view,
 };
 
 use editing::Lent;
 pub use editing::{Editing, EditorIs};
+use signals::{SignalIs, Signals};
+use writer::Writer;
 
 /// The least time between two frames that no key asked for.
 const FRAME: Duration = Duration::from_millis(16);
@@ -57,6 +57,9 @@ const ENDING: Duration = Duration::from_secs(2);
 const LAST_FRAME: Duration = Duration::from_millis(500);
 /// Events that are taken before a key is looked for.
 const BATCH: usize = 256;
+/// Rows that one frame emits at most, so that on a slow terminal a key is seen before all that waits
+/// has been written.
+const ROWS: usize = 256;
 
 /// A conversation that can be talked to.
 pub struct Conversation {
@@ -66,6 +69,8 @@ pub struct Conversation {
     pub history: Vec<Message>,
     /// What the person should know.
     pub notices: Vec<String>,
+    /// What to say once it goes on, when it is the one that was there.
+    pub said: String,
     /// Operations to the agent.
     pub ops: UnboundedSender<Op>,
     /// Events from it.
@@ -93,6 +98,8 @@ pub struct Answer {
     pub failed: bool,
     /// What was found in the place of a text.
     pub found: Option<Found>,
+    /// What changes with it.
+    pub change: Option<Change>,
 }
 
 /// Who started the interface, and knows everything that it does not.
@@ -125,8 +132,10 @@ pub trait Root {
 /// How the interface looks and begins.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Whether colours may be used.
-    pub colors: bool,
+    /// Whether and how colours are used.
+    pub paint: Paint,
+    /// What keys do.
+    pub keys: Keymap,
     /// What to send first.
     pub prompt: Option<String>,
 }
@@ -151,6 +160,8 @@ pub async fn run(
     answers: UnboundedReceiver<Answer>,
     look: Look,
 ) -> io::Result<End> {
+    // Before anything is changed that a signal would leave behind.
+    let mut signals = Signals::listen()?;
     let guard = Guard::enter(terminal.try_clone()?)?;
     #[expect(unsafe_code, reason = "tokio asks for a promise about the descriptor's life")]
     // SAFETY: the descriptor is owned by what watches it, and is closed after it is deregistered.
@@ -160,14 +171,18 @@ pub async fn run(
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
     state.begin(first.facts.clone(), &first.history, &first.notices);
+    state.use_keys(look.keys);
     let mut edge = Edge {
         start: Instant::now(),
-        screen: Screen::new(look.colors),
+        screen: Screen::painted(look.paint),
         parser: Parser::default(),
+        fed: Instant::now(),
         counted: 0,
         drawn: None,
         urgent: true,
         dirty: true,
+        rows: VecDeque::new(),
+        stopping: false,
         terminal,
         guard,
         writer,
@@ -181,7 +196,6 @@ pub async fn run(
         let effects = edge.state.submit(prompt);
         edge.perform(effects, root).await;
     }
-    let mut signals = Signals::listen()?;
     let code = edge.work(&input, &mut signals, root).await;
     edge.end(code).await;
     Ok(End { code: code.unwrap_or(0), session: edge.state.session().map(str::to_owned) })
@@ -191,12 +205,18 @@ struct Edge {
     start: Instant,
     screen: Screen,
     parser: Parser,
+    /// When bytes came last, or were given up.
+    fed: Instant,
     /// What the backlog was told last.
     counted: usize,
     drawn: Option<Instant>,
     /// A key asks for a frame now.
     urgent: bool,
     dirty: bool,
+    /// Rows that are to be emitted.
+    rows: VecDeque<Line>,
+    /// To be suspended as soon as the frame that is being written has been.
+    stopping: bool,
     terminal: OwnedFd,
     guard: Guard,
     writer: Writer,
@@ -230,16 +250,33 @@ impl Edge {
     ) -> Option<u8> {
         loop {
             self.state.at(self.start.elapsed());
+            if Guard::is_out() && self.lent.is_none() {
+                // A fault of somebody else's, who told of it on the terminal.
+                if self.guard.enter_again().is_err() {
+                    return Some(143);
+                }
+                self.resized();
+            }
+            if self.stopping && !self.writer.is_busy() {
+                self.stopping = false;
+                self.suspend();
+            }
+            self.rows.extend(self.state.take_rows());
             self.count();
             self.draw();
-            let wait = self.parser.pending();
+            if self.state.wants_quiet() && is_silent(input) {
+                self.state.quiet();
+                self.dirty |= !self.state.wants_quiet();
+            }
+            // Counted from what came last: events must not put it off.
+            let ends = self.parser.pending().map(|wait| self.fed + wait);
             let due = self.due();
             let happened = tokio::select! {
                 biased;
                 signal = signals.next() => Happened::Signal(signal),
                 read = read(input), if self.lent.is_none() => Happened::Input(read),
                 editor = Lent::changed(&mut self.lent) => Happened::Editor(editor),
-                () = sleep(wait.unwrap_or_default()), if wait.is_some() => Happened::NoMore,
+                () = sleep_until(ends.unwrap_or(self.start)), if ends.is_some() => Happened::NoMore,
                 ok = self.writer.written() => Happened::Written(ok),
                 event = self.talk.events.recv(), if self.agent_is_there => Happened::Event(event),
                 () = &mut self.talk.agent, if self.agent_is_there => Happened::AgentGone,
@@ -283,15 +320,23 @@ impl Edge {
                 | Happened::Written(false) => return Some(143),
                 Happened::Input(Ok(bytes)) => {
                     self.urgent = true;
+                    self.fed = Instant::now();
                     let typed = self.parser.feed(&bytes);
                     self.typed(&typed)
                 }
                 Happened::NoMore => {
                     self.urgent = true;
+                    self.fed = Instant::now();
                     let typed = self.parser.timeout();
                     self.typed(&typed)
                 }
-                Happened::Written(true) => continue,
+                Happened::Written(true) => {
+                    self.state.written();
+                    // What waits goes on at once.
+                    self.urgent |= !self.rows.is_empty();
+                    self.dirty |= self.urgent;
+                    continue;
+                }
                 Happened::Event(Some(event)) => {
                     let mut effects = self.state.event(event);
                     for _ in 0..BATCH {
@@ -310,11 +355,10 @@ impl Edge {
                     Vec::new()
                 }
                 Happened::Answer(answer) => {
-                    match answer.found {
-                        Some(found) => self.state.found(found),
-                        None => self.state.answered(&answer.text, &answer.errors, answer.failed),
+                    if let Some(Change::Theme(theme)) = &answer.change {
+                        self.screen.repaint(theme.clone());
                     }
-                    Vec::new()
+                    self.state.answer(answer)
                 }
                 Happened::Due => Vec::new(),
             };
@@ -326,6 +370,7 @@ impl Edge {
     }
 
     fn typed(&mut self, typed: &[Typed]) -> Vec<Effect> {
+        self.state.alone(typed.len() == 1);
         typed.iter().flat_map(|typed| self.state.typed(typed)).collect()
     }
 
@@ -343,14 +388,17 @@ impl Edge {
                 }
                 Effect::Begin(how, what) => match root.begin(how, &what, self.state.session()) {
                     Ok(talk) => {
-                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.enter_talk(how, &talk);
                         self.counted = 0;
                         self.talk = talk;
                         self.agent_is_there = true;
                     }
                     Err(sentence) => self.state.answered("", &sentence, true),
                 },
-                Effect::Suspend => self.suspend().await,
+                Effect::Suspend if has_shell() => self.stopping = true,
+                Effect::Suspend => self
+                    .state
+                    .say(Kind::Warning, "nobody could let kli go on, so it is not suspended"),
                 Effect::Edit(text) => self.lend(&text, root).await,
                 Effect::Files => root.files(),
                 Effect::Redraw => self.screen.resized(),
@@ -386,19 +434,23 @@ impl Edge {
         if is_elsewhere || !(self.dirty || moved) || (soon && !self.urgent) {
             return;
         }
-        let rows = self.state.take_rows();
+        let rows: Vec<Line> = self.rows.drain(..ROWS.min(self.rows.len())).collect();
         let frame = self.screen.frame(&rows, &view::region(&self.state));
-        self.dirty = false;
+        self.dirty = !self.rows.is_empty();
         self.urgent = false;
         self.drawn = Some(now);
-        if !frame.is_empty() {
+        self.state.framed();
+        if frame.is_empty() {
+            self.state.written();
+        } else {
             self.writer.write(frame);
         }
     }
 
     /// Tells the agent how much it is ahead.
     fn count(&mut self) {
-        let now = self.writer.bytes.saturating_add(self.state.waiting());
+        let rows = self.rows.len().saturating_mul(self.state.width);
+        let now = self.writer.bytes.saturating_add(rows);
         if now > self.counted {
             self.talk.backlog.add(now - self.counted);
         } else {
@@ -415,19 +467,13 @@ impl Edge {
         self.urgent = true;
     }
 
-    async fn suspend(&mut self) {
-        if !has_shell() {
-            self.state.say(Kind::Warning, "nobody could let kli go on, so it is not suspended");
-            return;
-        }
-        drop(timeout(LAST_FRAME, self.writer.idle()).await);
+    /// Stops the process as a job of its shell; returns when somebody has let it go on.
+    fn suspend(&mut self) {
         Guard::leave();
         // The group: whoever is in one pipeline with kli stops as well, as with ^Z of the terminal.
-        let stopped = kill_current_process_group(Kill::STOP);
-        // Here somebody has let it go on.
-        if stopped.is_err() || self.guard.enter_again().is_err() {
-            return;
-        }
+        let _goes_on = kill_current_process_group(Kill::STOP);
+        // A terminal that is gone says so when it is read.
+        drop(self.guard.enter_again());
         self.resized();
     }
 
@@ -457,8 +503,8 @@ impl Edge {
         }
         let last = async {
             self.writer.idle().await;
-            let rows = self.state.take_rows();
-            let frame = self.screen.frame(&rows, &[]) + &self.screen.leave();
+            self.rows.extend(self.state.take_rows());
+            let frame = self.screen.frame(self.rows.make_contiguous(), &[]) + &self.screen.leave();
             self.writer.write(frame);
             self.writer.idle().await;
         };
@@ -490,6 +536,12 @@ pub(super) fn size(terminal: &OwnedFd) -> (usize, usize) {
     }
 }
 
+/// Says whether nothing waits to be read.
+pub(super) fn is_silent(input: &AsyncFd<OwnedFd>) -> bool {
+    let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(input.get_ref(), PollFlags::IN)], Some(&none)), Ok(0))
+}
+
 /// Reads what is there. The terminal's file is the shell's as well, so it is never made one that
 /// does not block; it is asked before each read instead.
 pub(super) async fn read(input: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
@@ -511,100 +563,6 @@ pub(super) async fn read(input: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
                     Err(error) => return Err(error.into()),
                 }
             }
-        }
-    }
-}
-
-/// What writes frames, one at a time.
-struct Writer {
-    frames: blocking::Sender<String>,
-    done: UnboundedReceiver<bool>,
-    /// Bytes that are being written.
-    bytes: usize,
-}
-
-impl Writer {
-    fn start(terminal: OwnedFd) -> io::Result<Self> {
-        let (frames, inbox) = blocking::channel::<String>();
-        let (outbox, done) = unbounded_channel();
-        thread::Builder::new().name("kli-terminal".to_owned()).spawn(move || {
-            for frame in inbox {
-                // For as long as it takes: a terminal may be slow, or stopped for a while.
-                let ok = write_all(&terminal, frame.as_bytes(), None).is_ok();
-                if outbox.send(ok).is_err() || !ok {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { frames, done, bytes: 0 })
-    }
-
-    fn is_busy(&self) -> bool {
-        self.bytes > 0
-    }
-
-    fn write(&mut self, frame: String) {
-        self.bytes += frame.len();
-        // A thread that has ended has said so.
-        drop(self.frames.send(frame));
-    }
-
-    /// Waits until the frame is written: false when it cannot be. Pends while nothing is written.
-    async fn written(&mut self) -> bool {
-        if self.bytes == 0 {
-            return std::future::pending().await;
-        }
-        let ok = self.done.recv().await.unwrap_or(false);
-        self.bytes = 0;
-        ok
-    }
-
-    async fn idle(&mut self) {
-        if self.bytes > 0 {
-            self.written().await;
-        }
-    }
-}
-
-enum SignalIs {
-    Resized,
-    Interrupt,
-    End,
-    Stop,
-    GoOn,
-}
-
-struct Signals {
-    resize: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    stop: Signal,
-    go_on: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let raw = |signal: Kill| SignalKind::from_raw(signal.as_raw());
-        Ok(Self {
-            resize: signal(SignalKind::window_change())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            stop: signal(raw(Kill::TSTP))?,
-            go_on: signal(raw(Kill::CONT))?,
-        })
-    }
-
-    async fn next(&mut self) -> SignalIs {
-        tokio::select! {
-            biased;
-            _ = self.terminate.recv() => SignalIs::End,
-            _ = self.hangup.recv() => SignalIs::End,
-            _ = self.interrupt.recv() => SignalIs::Interrupt,
-            _ = self.go_on.recv() => SignalIs::GoOn,
-            _ = self.stop.recv() => SignalIs::Stop,
-            _ = self.resize.recv() => SignalIs::Resized,
         }
     }
 }

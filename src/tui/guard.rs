@@ -3,12 +3,22 @@
 //! Ways out: the end of the interface and an error (`Drop`), a fault of kli's own (the panic hook,
 //! so that its message is readable), TERM and HUP (the loop ends), and a suspension
 //! ([`Guard::leave`], [`Guard::enter_again`]). What is kept to put back is kept in one place, and
-//! putting back twice does nothing. It knows nothing of what is drawn.
+//! putting back twice does nothing. It is the gate of all output as well: once the terminal is put
+//! back no rest of a frame is written any more. It knows nothing of what is drawn.
+//!
+//! No wait here is without end. A terminal takes what is written when somebody reads it, so each
+//! piece is written only when poll(2) says that there is room: Linux's pseudo-terminals then take it
+//! whole, as their buffers are given out in pieces of more than a kilobyte.
 
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    sync::{Mutex, Once, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -33,7 +43,17 @@ struct Saved {
     modes: Termios,
 }
 
+/// `Some` while the interface has the terminal.
 static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
+/// Says that it has it again.
+static BACK: Condvar = Condvar::new();
+/// Says that a fault has taken it away.
+static OUT: AtomicBool = AtomicBool::new(false);
+
+/// How long a terminal may take nothing before the guard gives up on it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What a terminal that has room takes at once.
+const PIECE: usize = 1024;
 
 /// The terminal in the interface's modes, as long as it lives.
 #[derive(Debug)]
@@ -53,6 +73,8 @@ impl Guard {
             std::panic::set_hook(Box::new(move |info| {
                 put_back();
                 before(info);
+                // Whoever outlives it comes back behind the message.
+                OUT.store(true, Ordering::Release);
             }));
         });
         let guard = Self { terminal };
@@ -60,27 +82,41 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Sets the modes again after [`Guard::leave`], or after somebody else changed them.
+    /// Sets the modes again after [`Guard::leave`], or after somebody else changed them. One that
+    /// takes nothing for a second is left as it is.
     ///
     /// # Errors
     /// As for [`Guard::enter`].
     pub(super) fn enter_again(&self) -> io::Result<()> {
-        let mut saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = saved().ok_or(io::ErrorKind::TimedOut)?;
         let modes = tcgetattr(&self.terminal)?;
         let mut raw = modes.clone();
         raw.make_raw();
+        let mut bytes = ENTER.to_vec();
         if saved.is_none() {
             *saved = Some(Saved { terminal: self.terminal.try_clone()?, modes });
         } else {
-            write_all(&self.terminal, AGAIN, PATIENCE)?;
+            bytes.splice(0..0, AGAIN.iter().copied());
         }
         tcsetattr(&self.terminal, OptionalActions::Now, &raw)?;
-        write_all(&self.terminal, ENTER, PATIENCE)
+        let done = write(&self.terminal, &bytes, Some(PATIENCE));
+        drop(saved);
+        OUT.store(false, Ordering::Release);
+        BACK.notify_all();
+        done.or_else(
+            |error| if error.kind() == io::ErrorKind::TimedOut { Ok(()) } else { Err(error) },
+        )
     }
 
     /// Puts everything back for as long as somebody else has the terminal.
     pub(super) fn leave() {
         put_back();
+    }
+
+    /// Says whether the terminal was put back by a fault that the interface outlived: that of a thread
+    /// whose work is its own.
+    pub(super) fn is_out() -> bool {
+        OUT.load(Ordering::Acquire)
     }
 }
 
@@ -90,150 +126,100 @@ impl Drop for Guard {
     }
 }
 
+/// Returns what is kept; none when it is held for so long that nobody can wait, as by a fault in the
+/// middle of this file.
+fn saved() -> Option<MutexGuard<'static, Option<Saved>>> {
+    let start = Instant::now();
+    loop {
+        match SAVED.try_lock() {
+            Ok(saved) => return Some(saved),
+            // A fault while it was held must not keep the terminal broken.
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) if start.elapsed() > 2 * PATIENCE => return None,
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// Puts back what was changed, once.
 fn put_back() {
-    // A fault while it was held must not keep the terminal broken.
-    let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let saved = saved().and_then(|mut saved| saved.take());
     if let Some(Saved { terminal, modes }) = saved {
         // A terminal that is gone needs nothing.
-        drop(write_all(&terminal, LEAVE, PATIENCE));
+        drop(write(&terminal, LEAVE, Some(PATIENCE)));
         let _gone = tcsetattr(&terminal, OptionalActions::Now, &modes);
     }
 }
 
-/// How long a terminal may take nothing before the guard gives up on it.
-const PATIENCE: Option<Timespec> = Some(Timespec { tv_sec: 1, tv_nsec: 0 });
-
-/// Writes all of it, also to a terminal that somebody made one that does not block; `patience` is
-/// how long it may take nothing then, `None` = for ever.
+/// Writes a frame for as long as it takes, since a terminal may be slow, or stopped for a while. When
+/// somebody else has the terminal meanwhile it goes on, with the row it was at, once the interface has
+/// it again.
 ///
 /// # Errors
 /// As the system says.
-pub(super) fn write_all(
-    terminal: impl AsFd,
-    mut bytes: &[u8],
-    patience: Option<Timespec>,
-) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(&terminal, bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let mut polled = [PollFd::new(&terminal, PollFlags::OUT)];
-                if matches!(poll(&mut polled, patience.as_ref()), Ok(0)) {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
+pub(super) fn write_frame(terminal: impl AsFd, frame: &str) -> io::Result<()> {
+    let bytes = frame.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        ready(&terminal, None)?;
+        let mut saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner);
+        if saved.is_none() {
+            while saved.is_none() {
+                saved = BACK.wait(saved).unwrap_or_else(PoisonError::into_inner);
             }
-            Err(error) => return Err(error.into()),
+            // The row that was begun is gone.
+            let done = bytes.get(..at).unwrap_or_default();
+            at = done.windows(2).rposition(|end| end == b"\r\n").map_or(0, |end| end + 2);
+            continue;
         }
+        let end = bytes.len().min(at + PIECE);
+        // Nobody could take it back between the look and the write.
+        at += once(&terminal, bytes.get(at..end).unwrap_or_default())?;
     }
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use rustix::{
-        fs::{Mode, OFlags},
-        pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-        termios::{LocalModes, Winsize, tcsetwinsize},
-    };
-
-    use super::*;
-
-    fn terminal() -> (OwnedFd, OwnedFd) {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let slave = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&master, size).unwrap();
-        (master, slave)
-    }
-
-    fn modes(
-        terminal: &OwnedFd,
-    ) -> (LocalModes, rustix::termios::InputModes, rustix::termios::OutputModes) {
-        let modes = tcgetattr(terminal).unwrap();
-        (modes.local_modes, modes.input_modes, modes.output_modes)
-    }
-
-    /// Reads what was written and says which private modes are on.
-    fn screen(master: &OwnedFd) -> vt100::Parser {
-        let mut parser = vt100::Parser::new(24.try_into().unwrap(), 80.try_into().unwrap(), 0);
-        let mut bytes = [0; 4096];
-        let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        while poll(&mut [PollFd::new(master, PollFlags::IN)], Some(&soon)).unwrap() > 0 {
-            let length = rustix::io::read(master, &mut bytes).unwrap();
-            parser.process(&bytes[..length]);
+/// Writes all of it; `patience` is how long the terminal may take nothing, `None` = for ever.
+///
+/// # Errors
+/// As the system says; `TimedOut` when patience has ended.
+pub(super) fn write(
+    terminal: impl AsFd,
+    mut bytes: &[u8],
+    patience: Option<Duration>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        if !ready(&terminal, patience)? {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        parser
+        let piece = bytes.get(..bytes.len().min(PIECE)).unwrap_or_default();
+        let written = once(&terminal, piece)?;
+        bytes = bytes.get(written..).unwrap_or_default();
     }
+    Ok(())
+}
 
-    fn is_sane(parser: &vt100::Parser) {
-        let screen = parser.screen();
-        assert!(!screen.hide_cursor() && !screen.bracketed_paste());
-    }
-
-    #[test]
-    fn every_way_out_puts_the_terminal_back() {
-        type Way = fn(Guard);
-        let ways: [(&str, Way); 4] = [
-            ("the end", |guard| drop(guard)),
-            ("a fault", |guard| {
-                let fault = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
-                    let _held = guard;
-                    panic!("a fault");
-                }));
-                assert!(fault.is_err());
-            }),
-            ("an error", |guard| {
-                let fails = move || -> io::Result<()> {
-                    let _held = guard;
-                    Err(io::ErrorKind::Other.into())
-                };
-                assert!(fails().is_err());
-            }),
-            ("twice", |guard| {
-                Guard::leave();
-                guard.enter_again().unwrap();
-                Guard::leave();
-                Guard::leave();
-                drop(guard);
-            }),
-        ];
-        for (name, way) in ways {
-            let (master, slave) = terminal();
-            let before = modes(&slave);
-            let guard = Guard::enter(slave.try_clone().unwrap()).unwrap();
-            let within = screen(&master);
-            assert!(within.screen().hide_cursor() && within.screen().bracketed_paste(), "control");
-            assert!(!modes(&slave).0.contains(LocalModes::ECHO), "control: {name}");
-            // In the middle of a frame.
-            write_all(&slave, b"\x1b[?2026h\x1b[?7lhalf \x1b[3", None).unwrap();
-            way(guard);
-            assert_eq!(modes(&slave), before, "{name}");
-            is_sane(&screen(&master));
+/// Waits until there is room; false when it takes too long.
+fn ready(terminal: impl AsFd, patience: Option<Duration>) -> io::Result<bool> {
+    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    loop {
+        match poll(&mut [PollFd::new(&terminal, PollFlags::OUT)], patience.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
-    }
-
-    #[test]
-    fn the_hook_puts_it_back_before_the_message() {
-        let (master, slave) = terminal();
-        let before = modes(&slave);
-        let guard = Guard::enter(slave.try_clone().unwrap()).unwrap();
-        // A thread of its own: nothing unwinds through the guard.
-        let fault = std::thread::spawn(|| panic!("a fault elsewhere")).join();
-        assert!(fault.is_err());
-        assert_eq!(modes(&slave), before);
-        drop(guard);
-        is_sane(&screen(&master));
-    }
-
-    #[test]
-    fn what_is_no_terminal_is_refused() {
-        let file = tempfile::tempfile().unwrap();
-        assert!(Guard::enter(file.into()).is_err());
     }
 }
+
+/// Writes once; 0 when there was no room after all.
+fn once(terminal: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    match rustix::io::write(&terminal, bytes) {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        Ok(written) => Ok(written),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,13 @@ use super::key::{Code, Key, Typed};
 /// How long a lone Escape waits for what may belong to it. Over slow lines sequences come in parts.
 pub const ESCAPE_WAIT: Duration = Duration::from_millis(50);
 
+/// How long after an Escape that was taken for a key, and within what can be a key with Alt as well,
+/// the rest of a sequence is looked for: a line may be slower than a hand.
+pub const LATE_WAIT: Duration = Duration::from_millis(300);
+
+/// How long the rest of what nobody types is waited for: a character of several bytes, a report.
+pub const SEQUENCE_WAIT: Duration = Duration::from_secs(1);
+
 /// How long an open paste may say nothing before it counts as ended.
 pub const PASTE_WAIT: Duration = Duration::from_millis(500);
 
@@ -36,10 +43,17 @@ enum State {
         alt: bool,
     },
     Escape,
-    Csi(Vec<u8>),
+    /// An Escape was taken for a key, and may have begun a sequence after all.
+    Late,
+    /// `late`: the Escape before it was taken for a key, so that it may be typed as well.
+    Csi {
+        text: Vec<u8>,
+        late: bool,
+    },
     Ss3,
     /// An answer of the terminal's (OSC, DCS, APC, PM, SOS): dropped up to its end.
     Text {
+        first: u8,
         escape: bool,
         length: usize,
     },
@@ -88,27 +102,40 @@ impl Parser {
 
     /// Says how long to wait for more before [`Parser::timeout`]; `None` = for ever.
     pub fn pending(&self) -> Option<Duration> {
-        match self.state {
+        match &self.state {
             State::Ground => None,
             State::Paste { .. } => Some(PASTE_WAIT),
-            _ => Some(ESCAPE_WAIT),
+            State::Escape => Some(ESCAPE_WAIT),
+            State::Late | State::Ss3 | State::Text { length: 0, .. } => Some(LATE_WAIT),
+            State::Csi { text, late } if *late || text.is_empty() => Some(LATE_WAIT),
+            State::Csi { .. } | State::Utf8 { .. } | State::Text { .. } | State::Mouse(_) => {
+                Some(SEQUENCE_WAIT)
+            }
         }
     }
 
     /// Takes what is there as all that comes.
     pub fn timeout(&mut self) -> Vec<Typed> {
         match std::mem::replace(&mut self.state, State::Ground) {
-            State::Escape => vec![Typed::Key(Key::plain(Code::Esc))],
+            State::Escape => {
+                self.state = State::Late;
+                vec![Typed::Key(Key::plain(Code::Esc))]
+            }
             State::Ss3 => vec![Typed::Key(Key::plain(Code::Char('O')).with_alt())],
-            State::Csi(text) if text.is_empty() => {
+            State::Csi { text, late: true } => literal(&text),
+            State::Csi { text, .. } if text.is_empty() => {
                 vec![Typed::Key(Key::plain(Code::Char('[')).with_alt())]
+            }
+            State::Text { first, length: 0, .. } => {
+                vec![Typed::Key(Key::plain(Code::Char(char::from(first))).with_alt())]
             }
             // A part of the end marker is no text of anybody's.
             State::Paste { text, .. } => vec![Typed::Paste(pasted(&text))],
             // A report that was cut off types nothing. Bytes that are no character are dropped.
             State::Ground
+            | State::Late
             | State::Utf8 { .. }
-            | State::Csi(_)
+            | State::Csi { .. }
             | State::Text { .. }
             | State::Mouse(_) => Vec::new(),
         }
@@ -137,11 +164,13 @@ impl Parser {
                     out.push(Typed::Key(Key { alt, ..Key::plain(Code::Char(c)) }));
                 }
             }
+            State::Late if byte == b'[' => self.state = State::Csi { text: Vec::new(), late: true },
+            State::Late => self.ground(byte, false, out),
             State::Escape => match byte {
-                b'[' => self.state = State::Csi(Vec::new()),
+                b'[' => self.state = State::Csi { text: Vec::new(), late: false },
                 b'O' => self.state = State::Ss3,
                 b']' | b'P' | b'_' | b'^' | b'X' => {
-                    self.state = State::Text { escape: false, length: 0 };
+                    self.state = State::Text { first: byte, escape: false, length: 0 };
                 }
                 0x1b => {
                     out.push(Typed::Key(Key::plain(Code::Esc)));
@@ -150,23 +179,32 @@ impl Parser {
                 _ => self.ground(byte, true, out),
             },
             State::Ss3 => out.extend(final_key(byte, Modifiers::default()).map(Typed::Key)),
-            State::Csi(mut text) => match byte {
+            State::Csi { mut text, late } => match byte {
+                0x20..=0x3f if text.len() < LONGEST => {
+                    text.push(byte);
+                    self.state = State::Csi { text, late };
+                }
+                0x40..=0x7e if late && !is_known(&text, byte) => {
+                    out.extend(literal(&text));
+                    self.ground(byte, false, out);
+                }
                 b'M' if text.is_empty() => self.state = State::Mouse(3),
                 0x40..=0x7e => self.csi(&text, byte, out),
-                0x1b => self.state = State::Escape,
-                // Aborted (CAN, SUB), or no sequence at all.
-                0x18 | 0x1a => {}
-                _ if text.len() >= LONGEST => {}
+                // Aborted (CAN, SUB).
+                0x18 | 0x1a if !late => {}
+                // No sequence at all: a key must not get lost with its beginning.
                 _ => {
-                    text.push(byte);
-                    self.state = State::Csi(text);
+                    if late {
+                        out.extend(literal(&text));
+                    }
+                    self.ground(byte, false, out);
                 }
             },
-            State::Text { escape, length } => match byte {
+            State::Text { first, escape, length } => match byte {
                 0x07 | 0x18 | 0x1a => {}
                 b'\\' if escape => {}
                 _ if length >= 1 << 16 => {}
-                _ => self.state = State::Text { escape: byte == 0x1b, length: length + 1 },
+                _ => self.state = State::Text { first, escape: byte == 0x1b, length: length + 1 },
             },
             State::Mouse(left) => {
                 if left > 1 {
@@ -260,6 +298,25 @@ impl Parser {
             _ => out.extend(final_key(end, modifiers).map(Typed::Key)),
         }
     }
+}
+
+/// Says whether this is a sequence that a terminal sends by itself or for a key, so that it is one
+/// even when its Escape came long before.
+fn is_known(text: &[u8], end: u8) -> bool {
+    let numbers = text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'));
+    match (text, end) {
+        ([], b'A'..=b'D' | b'F' | b'H' | b'I' | b'O' | b'Z') => true,
+        ([b'<', ..], b'M' | b'm') => true,
+        ([b'?', ..], b'c' | b'n' | b'u' | b'y') => true,
+        ([_, ..], b'A'..=b'D' | b'F' | b'H' | b'M' | b'u' | b'~') => numbers,
+        _ => false,
+    }
+}
+
+/// Returns the keys of what was typed after an Escape and is no sequence.
+fn literal(text: &[u8]) -> Vec<Typed> {
+    let typed = |byte: &u8| Typed::Key(Key::plain(Code::Char(char::from(*byte))));
+    std::iter::once(&b'[').chain(text).map(typed).collect()
 }
 
 /// Adds to a paste what there is room for.

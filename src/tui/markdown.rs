@@ -31,9 +31,14 @@ struct Fence {
 pub struct Stream {
     /// What is not rendered yet, as it came.
     buffer: String,
+    /// Bytes at its start that are rendered, while [`Stream::ready`] goes on: they are dropped once at
+    /// its end, since an answer may come at once and have many blocks.
+    done: usize,
     fence: Option<Fence>,
     /// Whether rows were made already: then blocks are set off by a blank row.
     begun: bool,
+    /// The next block goes on with one that was split.
+    glued: bool,
 }
 
 impl Stream {
@@ -45,31 +50,45 @@ impl Stream {
     /// Returns the rows of all that is complete, and forgets it.
     pub fn ready(&mut self, width: usize) -> Vec<Line> {
         let mut out = Vec::new();
-        loop {
-            if self.fence.is_some() {
-                if !self.code_line(width, &mut out) {
-                    return out;
-                }
-                continue;
-            }
-            if let Some((fence, length)) = opening(&self.buffer) {
-                self.buffer.drain(..length);
-                self.set_off(&mut out);
-                self.fence = Some(fence);
-                continue;
-            }
-            let end = match stable(&self.buffer) {
-                0 if self.buffer.len() > LONGEST => {
-                    self.buffer.rfind(['\n', ' ']).map_or(self.buffer.len(), |at| at + 1)
-                }
-                end => end,
-            };
-            if end == 0 {
-                return out;
-            }
-            let block: String = self.buffer.drain(..end).collect();
-            self.block(&block, width, &mut out);
+        while self.take(width, &mut out) {}
+        self.buffer.drain(..std::mem::take(&mut self.done));
+        out
+    }
+
+    fn rest(&self) -> &str {
+        self.buffer.get(self.done..).unwrap_or_default()
+    }
+
+    /// Takes one block, or one line of code; says whether there was one.
+    fn take(&mut self, width: usize, out: &mut Vec<Line>) -> bool {
+        if self.fence.is_some() {
+            return self.code_line(width, out);
         }
+        let rest = self.rest();
+        if let Some((fence, length)) = opening(rest) {
+            self.done += length;
+            self.set_off(out);
+            self.fence = Some(fence);
+            return true;
+        }
+        let end = stable(rest);
+        let is_split = end == 0 && rest.len() > LONGEST;
+        let end = if is_split { split(rest) } else { end };
+        if end == 0 {
+            return false;
+        }
+        let block = rest.get(..end).unwrap_or_default().to_owned();
+        self.done += end;
+        self.block(&block, width, out);
+        if is_split {
+            self.glued = true;
+            // The rest of a table is one only below its head.
+            if let Some(head) = table_head(&block) {
+                self.buffer.replace_range(..self.done, head);
+                self.done = 0;
+            }
+        }
+        true
     }
 
     /// Returns the rows of what is not complete, as it would be if it ended here.
@@ -94,7 +113,8 @@ impl Stream {
     }
 
     fn set_off(&mut self, out: &mut Vec<Line>) {
-        if std::mem::replace(&mut self.begun, true) {
+        let glued = std::mem::take(&mut self.glued);
+        if std::mem::replace(&mut self.begun, true) && !glued {
             out.push(Line::default());
         }
     }
@@ -109,15 +129,15 @@ impl Stream {
 
     /// Takes one line of the open fence; says whether there was one.
     fn code_line(&mut self, width: usize, out: &mut Vec<Line>) -> bool {
-        let (Some(fence), Some(end)) = (&mut self.fence, self.buffer.find('\n')) else {
-            return false;
-        };
-        let line: String = self.buffer.drain(..=end).collect();
-        if closes(&line, fence) {
+        let rest = self.buffer.get(self.done..).unwrap_or_default();
+        let (Some(fence), Some(end)) = (&mut self.fence, rest.find('\n')) else { return false };
+        let line = rest.get(..=end).unwrap_or_default();
+        if closes(line, fence) {
             self.fence = None;
         } else {
-            out.extend(code_row(fence, &line, width));
+            out.extend(code_row(fence, line, width));
         }
+        self.done += end + 1;
         true
     }
 }
@@ -205,6 +225,28 @@ fn stable(text: &str) -> usize {
         at += line.len();
     }
     end
+}
+
+/// Returns where a block that is too long is split: behind a line, or a word, of its first part.
+fn split(text: &str) -> usize {
+    let mut most = text.len().min(LONGEST);
+    while !text.is_char_boundary(most) {
+        most -= 1;
+    }
+    let first = text.get(..most).unwrap_or_default();
+    first.rfind('\n').or_else(|| first.rfind(' ')).map_or(most, |at| at + 1)
+}
+
+/// Returns the head of the table that a block ends in: its first row and the rule below it.
+fn table_head(block: &str) -> Option<&str> {
+    let is_row = |line: &&str| line.trim_start().starts_with('|');
+    let table: usize = block.split_inclusive('\n').rev().take_while(is_row).map(str::len).sum();
+    let table = block.get(block.len() - table..)?;
+    let mut lines = table.split_inclusive('\n');
+    let (head, rule) = (lines.next()?, lines.next()?);
+    let is_rule = rule.contains("--") && rule.trim().chars().all(|c| "|-: ".contains(c));
+    let head = table.get(..head.len() + rule.len())?;
+    (is_rule && head.len() < LONGEST / 4).then_some(head)
 }
 
 fn is_indented(line: &str) -> bool {

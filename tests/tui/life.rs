@@ -50,12 +50,14 @@ fn term_and_hup_end_the_run_and_restore_the_terminal() {
         waiting(&env);
         let mut tty = Tty::kli(&env, &[]);
         tty.sees("say what to do");
-        assert!(!tty.is_sane(), "control: the modes are the interface's");
+        assert!(tty.is_taken(), "control: the modes are the interface's");
         tty.press("go\r");
         tty.sees("running bash");
         tty.signal(signal);
         assert_eq!(tty.ends(), Some(143), "{signal:?}");
-        assert!(tty.is_sane(), "{signal:?}");
+        assert_eq!(tty.left(), [""; 0], "{signal:?}");
+        // Neither mouse nor focus nor the alternate screen was ever asked for.
+        assert_eq!(super::modes::Modes::of(&tty.bytes).foreign(), [0; 0]);
         // What was said is kept, and can be gone on with.
         let session = env.session();
         assert!(session.iter().any(|line| line.to_string().contains("begun")));
@@ -75,7 +77,7 @@ fn leaving_while_it_works_ends_the_work() {
     assert!(!crate::harness::processes_with(&mark).is_empty(), "control: it runs");
     tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
-    assert!(tty.is_sane());
+    assert_eq!(tty.left(), [""; 0]);
     wait_for("the command's end", || {
         crate::harness::processes_with(&mark).is_empty().then_some(())
     });
@@ -94,14 +96,14 @@ fn a_suspension_gives_the_shell_its_terminal_and_fg_goes_on() {
         tty.press("\x1a");
         tty.until("the shell", |screen| screen.matches("<ready>").count() == 2 + 2 * round);
         assert!(tty.screen().contains("Stopped"), "{}", tty.screen());
-        assert!(tty.is_sane(), "round {round}");
+        assert_eq!(tty.left(), [""; 0], "round {round}");
         tty.press("echo shell says $((6*7))\r");
         tty.sees("shell says 42");
         tty.settles();
         tty.press("fg\r");
         tty.sees("running bash");
         tty.settles();
-        assert!(!tty.is_sane(), "control: back in its own modes");
+        assert!(tty.is_taken(), "control: back in its own modes");
     }
     fs::write(env.work().join("go"), "").unwrap();
     tty.sees("ended");
@@ -111,7 +113,7 @@ fn a_suspension_gives_the_shell_its_terminal_and_fg_goes_on() {
     tty.settles();
     tty.press("echo code $?\r");
     tty.sees("code 0");
-    assert!(tty.is_sane());
+    assert_eq!(tty.left(), [""; 0]);
 }
 
 #[test]
@@ -127,14 +129,14 @@ fn a_stop_from_elsewhere_restores_the_terminal_as_well() {
     rustix::process::kill_process(pid, Signal::TSTP).unwrap();
     tty.sees("Stopped");
     tty.settles();
-    assert!(tty.is_sane());
+    assert_eq!(tty.left(), [""; 0]);
     tty.press("fg\r");
     tty.settles();
     tty.press("typed after");
     tty.sees("› typed after");
     tty.press("\x03\x03");
     tty.settles();
-    assert!(tty.is_sane());
+    assert_eq!(tty.left(), [""; 0]);
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn a_terminal_that_goes_away_ends_it() {
 fn what_cannot_be_a_terminal_interface_says_so() {
     let env = Env::new();
     replay(&env, &json!({ "text": "x" }).to_string());
-    let mut tty = Tty::kli(&env, &["--log", "x"]);
+    let mut tty = Tty::kli(&env, &["--timings"]);
     assert_eq!(tty.ends(), Some(2));
     assert!(tty.screen().contains("belong to a headless run"), "{}", tty.screen());
     let mut tty = Tty::kli(&env, &["sesions"]);

@@ -24,7 +24,7 @@ fn a_conversation_line_by_line() {
     tty.sees("there is no command `/nope`");
     tty.press("/quit\r");
     assert_eq!(tty.ends(), Some(0));
-    assert!(tty.is_sane());
+    assert_eq!(tty.left(), [""; 0]);
     assert!(!tty.bytes.contains(&0x1b), "{}", String::from_utf8_lossy(&tty.bytes));
     assert!(tty.screen().contains("Looking."));
 }

@@ -40,7 +40,7 @@ fn a_prompt_is_answered_and_the_answer_is_final() {
     assert_eq!(all.iter().filter(|row| row.as_str() == "Title").count(), 1);
     tty.press("\x04");
     assert_eq!(tty.ends(), Some(0));
-    assert!(tty.is_sane());
+    assert_eq!(tty.left(), [""; 0]);
     assert!(tty.screen().contains("kli --resume "), "{}", tty.screen());
     assert_eq!(env.sessions().len(), 1);
 }

@@ -66,6 +66,18 @@ fn words_wrap_and_what_is_too_long_is_cut() {
     assert_eq!(cut(&Line::styled("ab", Style::PLAIN), 0).text(), "");
 }
 
+#[test]
+fn letters_are_never_in_the_colour_of_their_ground() {
+    for hidden in
+        ["\u{1b}[31;41mx", "\u{1b}[41m\u{1b}[31mx", "\u{1b}[38;5;9;48;5;9mx", "\u{1b}[30;100;40mx"]
+    {
+        let style = clean_tool(hidden)[0].spans[0].style;
+        assert!(style.foreground.is_some() && style.background.is_none(), "{hidden:?}: {style:?}");
+    }
+    let style = clean_tool("\u{1b}[31;42mx")[0].spans[0].style;
+    assert!(style.foreground.is_some() && style.background.is_some(), "control");
+}
+
 proptest::proptest! {
     #[test]
     fn no_row_is_wider_than_it_may_be_and_no_word_is_lost(

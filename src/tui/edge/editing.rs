@@ -12,7 +12,7 @@ use rustix::{
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 
 use super::{
-    super::guard::{Guard, write_all},
+    super::guard::{Guard, write},
     Edge, LAST_FRAME, Root, has_shell,
 };
 
@@ -86,7 +86,7 @@ impl Lent {
         drop(editing);
         if killed {
             // It cannot have left the alternate screen (xterm's private mode 1049).
-            drop(write_all(terminal, b"\x1b[?1049l\x1b[0m", None));
+            drop(write(terminal, b"\x1b[?1049l\x1b[0m", Some(LAST_FRAME)));
         }
         if let Some(modes) = &modes {
             let _gone = tcsetattr(terminal, OptionalActions::Now, modes);

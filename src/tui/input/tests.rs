@@ -90,10 +90,69 @@ fn a_lone_escape_is_a_key_after_a_moment() {
     assert!(parser.feed(b"\x1b").is_empty());
     assert_eq!(parser.pending(), Some(ESCAPE_WAIT));
     assert_eq!(parser.timeout(), [Typed::Key(Key::plain(Code::Esc))]);
-    assert_eq!(parser.pending(), None);
+    assert_eq!(parser.pending(), Some(LATE_WAIT));
+    assert!(parser.timeout().is_empty() && parser.pending().is_none());
     // Twice in one read: the first is certain, the second waits.
     assert_eq!(parser.feed(b"\x1b\x1b"), [Typed::Key(Key::plain(Code::Esc))]);
     assert_eq!(parser.timeout(), [Typed::Key(Key::plain(Code::Esc))]);
+}
+
+/// Feeds bytes with a pause after each, in which every wait of at most so long ends.
+fn slowly(bytes: &[u8], pause: Duration) -> Vec<Typed> {
+    let mut parser = Parser::default();
+    let mut typed = Vec::new();
+    for byte in bytes {
+        typed.extend(parser.feed(&[*byte]));
+        while parser.pending().is_some_and(|wait| wait <= pause) {
+            typed.extend(parser.timeout());
+        }
+    }
+    while parser.pending().is_some() {
+        typed.extend(parser.timeout());
+    }
+    typed
+}
+
+#[test]
+fn a_line_slower_than_a_hand_types_no_reports() {
+    let pause = Duration::from_millis(200);
+    for report in
+        [&b"\x1b[<0;33;12M"[..], b"\x1b[<64;1;1m", b"\x1b[A", b"\x1b[1;5D", b"\x1b[?1u", b"\x1b[I"]
+    {
+        assert_eq!(text(&slowly(report, pause)), "", "{report:?}");
+    }
+    let up = Typed::Key(Key::plain(Code::Up));
+    assert_eq!(slowly(b"\x1b[A", pause).last(), Some(&up));
+    let paste = slowly(b"\x1b[200~a\rb\x1b[201~", pause);
+    assert_eq!(paste.last(), Some(&Typed::Paste("a\nb".to_owned())));
+    assert_eq!(text(&slowly("漢é".as_bytes(), pause)), "漢é");
+}
+
+#[test]
+fn what_a_hand_types_after_an_escape_is_typed() {
+    for typed in ["[link](url)", "[1] note", "[x] done", "[", "[[a]]", "[<a>", "[ ]", "[漢"] {
+        let bytes = [b"\x1b", typed.as_bytes()].concat();
+        let mut parser = Parser::default();
+        let mut keys = parser.feed(&bytes[..1]);
+        keys.extend(parser.timeout());
+        keys.extend(parser.feed(&bytes[1..]));
+        while parser.pending().is_some() {
+            keys.extend(parser.timeout());
+        }
+        assert_eq!(text(&keys), typed);
+    }
+}
+
+#[test]
+fn a_sequence_that_breaks_off_takes_no_key_with_it() {
+    let keys = whole(b"\x1b[12\rx");
+    assert_eq!(keys, [Key::plain(Code::Enter), Key::plain(Code::Char('x'))].map(Typed::Key));
+    assert_eq!(whole(b"\x1b[1\x03"), [Typed::Key(Key::ctrl('c'))]);
+    assert_eq!(text(&whole("\x1b[1漢".as_bytes())), "漢");
+    // With Alt, what begins an answer of the terminal's is a key as well.
+    let mut parser = Parser::default();
+    assert!(parser.feed(b"\x1b]").is_empty());
+    assert_eq!(parser.timeout(), [Typed::Key(Key::plain(Code::Char(']')).with_alt())]);
 }
 
 #[test]

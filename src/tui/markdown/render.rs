@@ -2,17 +2,25 @@
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+use crate::display::Role;
+
 use super::super::{
-    cells::{chop, width as cells, wrap},
+    cells::{chop, clean, width as cells, wrap},
     code::Highlighter,
-    style::{Color, Line, Link, Span, Style},
+    style::{Line, Link, Span, Style},
 };
 
-const LINK: Style = Style { underline: true, ..Style::PLAIN };
-const CODE: Style = Style::color(Color::CYAN);
+const LINK: Style = Style::role(Role::Link);
+const CODE: Style = Style::role(Role::Code);
 
-/// Renders clean Markdown (see [`clean`](super::super::cells::clean)) to rows of at most `width`
-/// cells.
+/// Containers, one in the other, that are set in. What is deeper stands where the last of them does:
+/// nobody could read it otherwise, and what stands before a row would grow with every level.
+const DEEPEST: usize = 16;
+
+/// Renders Markdown to rows of at most `width` cells.
+///
+/// Its text must be clean (see [`clean`](super::super::cells::clean)), and is cleaned once more
+/// where it is said: a reference (`&#27;`) can stand for any character.
 pub fn render(text: &str, width: usize) -> Vec<Line> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -62,7 +70,14 @@ impl Renderer {
     }
 
     fn say(&mut self, text: &str, style: Style) {
-        self.spans.push(Span::new(text, style));
+        // A line break between spans is a hard break; one that a reference made is one as well.
+        self.spans.push(Span::new(clean(text), style));
+    }
+
+    /// Opens a container whose rows begin with this.
+    fn open(&mut self, prefix: Line) {
+        let is_deep = self.prefixes.len() >= DEEPEST;
+        self.prefixes.push(if is_deep { Line::default() } else { prefix });
     }
 
     fn take(&mut self, event: Event<'_>) {
@@ -70,11 +85,11 @@ impl Renderer {
             Event::Start(tag) => self.begin(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
-                Some((_, code)) => code.push_str(&text),
+                Some((_, code)) => code.push_str(&clean(&text)),
                 None => self.say(&text, self.style()),
             },
             Event::Code(text) => {
-                let style = Style { foreground: CODE.foreground, ..self.style() };
+                let style = Style { role: CODE.role, foreground: CODE.foreground, ..self.style() };
                 self.say(&text, style);
             }
             Event::InlineMath(text)
@@ -106,14 +121,14 @@ impl Renderer {
                     bold: true,
                     underline: level == HeadingLevel::H1,
                     italic: level > HeadingLevel::H3,
-                    ..Style::PLAIN
+                    ..Style::role(Role::Heading)
                 };
                 self.styles.push(style);
             }
             Tag::BlockQuote(_) => {
                 self.flush();
                 self.set_off();
-                self.prefixes.push(Line::styled("│ ", Style::DIM));
+                self.open(Line::styled("│ ", Style::DIM));
                 self.apart = false;
             }
             Tag::CodeBlock(kind) => {
@@ -142,8 +157,9 @@ impl Renderer {
                     }
                     _ => "• ".to_owned(),
                 };
-                self.prefixes.push(Line::styled(" ".repeat(cells(&mark)), Style::PLAIN));
-                self.mark = Some(Line::styled(mark, Style::PLAIN));
+                let is_deep = self.prefixes.len() >= DEEPEST;
+                self.open(Line::styled(" ".repeat(cells(&mark)), Style::PLAIN));
+                self.mark = (!is_deep).then(|| Line::styled(mark, Style::PLAIN));
                 self.apart = false;
             }
             Tag::Emphasis => self.with(|style| style.italic = true),
@@ -151,7 +167,7 @@ impl Renderer {
             Tag::Strikethrough => self.with(|style| style.strike = true),
             Tag::Link { dest_url, .. } => {
                 self.link = Some((dest_url.to_string(), self.spans.len()));
-                self.with(|style| style.underline = LINK.underline);
+                self.with(|style| (style.role, style.underline) = (LINK.role, true));
             }
             Tag::Image { dest_url, .. } => {
                 self.say("[image] ", Style::DIM);

@@ -141,6 +141,66 @@ fn a_paragraph_without_an_end_is_bounded() {
     assert!(rows > 300 && stream.buffer.len() <= LONGEST, "{rows} rows, {}", stream.buffer.len());
 }
 
+#[test]
+fn a_reference_to_a_control_character_is_none() {
+    let text = "a&#27;[2J&#x9b;2J&#7;b `c&#27;` [d&#27;]0;x](http://e/&#27;) &#x202e;f\n\n    code&#27;[2J\n";
+    let rows = render(text, 80);
+    let shown = texts(&rows).join("\n");
+    assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{shown:?}");
+    assert!(shown.starts_with('a') && shown.contains("\\u{202e}f"), "{shown:?}");
+}
+
+#[test]
+fn containers_of_any_depth_cost_little() {
+    let start = std::time::Instant::now();
+    for text in [">".repeat(LONGEST), "- ".repeat(LONGEST / 2), "> - ".repeat(LONGEST / 4)] {
+        let rows = texts(&render(&format!("{text}deep"), 80));
+        assert!(rows.iter().any(|row| row.contains("deep")), "{rows:?}");
+        assert!(rows.iter().all(|row| super::super::cells::width(row) <= 80));
+    }
+    // It was minutes; no machine needs ten seconds.
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_table_longer_than_a_block_stays_one() {
+    let mut text = "| name | count |\n|---|---:|\n".to_owned();
+    for number in 0..2000 {
+        text.push_str(&format!("| row {number} | {number} |\n"));
+    }
+    let mut stream = Stream::default();
+    let mut rows = Vec::new();
+    for piece in text.as_bytes().chunks(1000) {
+        stream.push(std::str::from_utf8(piece).unwrap());
+        rows.extend(stream.ready(80));
+    }
+    rows.extend(stream.finish(80));
+    let rows = texts(&rows);
+    for number in [0, 500, 1000, 1999] {
+        let found = rows.iter().filter(|row| row.starts_with(&format!("row {number} "))).count();
+        assert_eq!(found, 1, "{number}");
+    }
+    assert!(rows.iter().all(|row| !row.starts_with('|') && !row.is_empty()), "{rows:#?}");
+}
+
+#[test]
+fn an_answer_that_comes_at_once_is_moved_once() {
+    let code = format!("```rust\n{}```\n", "let a = 1;\n".repeat(1000));
+    for (text, least) in [(code, 1000), ("```\nx\n```\n".repeat(500), 500)] {
+        let mut stream = Stream::default();
+        stream.push(&text);
+        let mut rows = Vec::new();
+        // However many blocks are taken, what is behind them stays where it is.
+        for _ in 0..5 {
+            assert!(stream.take(80, &mut rows));
+            assert_eq!(stream.buffer.len(), text.len());
+        }
+        assert!(stream.done > 0, "control");
+        rows.extend(stream.ready(80));
+        assert!(rows.len() >= least && stream.buffer.is_empty(), "{}", rows.len());
+    }
+}
+
 proptest::proptest! {
     /// However the text is split, the rows are the same, and none is taken back.
     #[test]

@@ -26,10 +26,7 @@ impl State {
                 self.came();
                 self.thought();
                 self.doing("answering");
-                let answer = self.answer.get_or_insert_default();
-                answer.push(&text);
-                let rows = answer.ready(self.width);
-                self.rows.extend(rows);
+                self.answer.get_or_insert_default().push(&text);
             }
             Event::Thinking(text) => {
                 self.came();
@@ -86,6 +83,8 @@ impl State {
             }
             Event::Notice(text) => self.say(Kind::Note, &text),
             Event::Done(summary) => return self.done(&summary),
+            Event::Approval(question) => self.asked_about(*question),
+            Event::Withdrawn { id } => self.withdrawn(id),
             Event::Timings(_) => {}
         }
         Vec::new()
@@ -93,6 +92,7 @@ impl State {
 
     /// The agent has gone: what it does not say any more is not waited for.
     pub fn agent_is_gone(&mut self) {
+        self.asking = None;
         if self.work.take().is_some() {
             self.say(Kind::Error, "the agent ended without a result");
         }
@@ -136,7 +136,7 @@ impl State {
     }
 
     /// Something came of the prompt: it is part of the transcript now.
-    fn came(&mut self) {
+    pub(super) fn came(&mut self) {
         if let Some(text) = self.work.as_mut().and_then(|work| work.prompt.take()) {
             let rows = block::prompt(&text, self.width);
             self.rows.extend(rows);
@@ -180,7 +180,8 @@ impl State {
             }
         }
         let finished = Finished { title, name, text, is_error, record };
-        let (rows, folded) = finished.rows(self.width, false);
+        let key = self.keys.label("unfold");
+        let (rows, folded) = finished.rows_with(self.width, false, &key);
         self.rows.extend(rows);
         if folded {
             self.folded = Some(finished);
@@ -190,10 +191,24 @@ impl State {
         }
     }
 
+    /// A call that never finished stays in the transcript, with the end of what it printed.
+    fn broken_off(&mut self, call: Running) {
+        let record = serde_json::json!({ "interrupted": true });
+        // Of what a program prints the end is what matters, whoever started it.
+        let name = "bash".to_owned();
+        let (title, text) = (call.title, call.output);
+        let broken = Finished { title, name, text, is_error: true, record };
+        self.rows.extend(broken.rows(self.width, false).0);
+    }
+
     fn done(&mut self, summary: &Summary) -> Vec<Effect> {
+        self.asking = None;
         self.finish_answer();
         let interrupted = summary.outcome == Outcome::Interrupted;
-        let work = self.work.take();
+        let mut work = self.work.take();
+        for call in work.iter_mut().flat_map(|work| std::mem::take(&mut work.tools)) {
+            self.broken_off(call);
+        }
         let repeated = work.as_ref().is_some_and(|work| work.repeated);
         if let Some(prompt) = work.and_then(|work| work.prompt) {
             if interrupted && self.composer.is_empty() {

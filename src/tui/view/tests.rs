@@ -1,3 +1,5 @@
+mod any;
+
 use crate::{
     agent::Event,
     message::Arguments,
