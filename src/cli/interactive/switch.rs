@@ -170,6 +170,7 @@ mod tests {
             history: vec![said(Role::User, "before")],
             journal: None,
             notices: vec!["told once".to_owned()],
+            log: None,
         };
         let mut kept = Kept::of(started);
         kept.append(Record::Message(&said(Role::Assistant, "answer"))).unwrap();
