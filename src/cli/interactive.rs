@@ -541,7 +541,7 @@ impl Root for House<'_> {
 
     fn files(&mut self) {
         let (workspace, subject) = (self.setup.workspace.clone(), self.assembly.subject());
-        desk::look_for_files(workspace, Arc::clone(subject), self.answers.clone());
+        desk::look_for_files(workspace, Arc::clone(subject), &self.answers);
     }
 
     fn remember(&mut self, text: String) {

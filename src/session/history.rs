@@ -172,6 +172,7 @@ impl History {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests look at files")]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 

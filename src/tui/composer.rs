@@ -329,9 +329,9 @@ impl Composer {
             self.text.get(place.clone()) == self.killed.get(*at).map(String::as_str)
         });
         let which = match &yanked {
-            Some((_, 0)) => self.killed.len().checked_sub(1),
-            Some((_, which)) => which.checked_sub(1),
-            None => self.killed.len().checked_sub(1),
+            Some((_, which)) if *which > 0 => Some(which - 1),
+            // Behind the first of them the last comes again.
+            _ => self.killed.len().checked_sub(1),
         };
         let Some((which, text)) = which.and_then(|at| Some((at, self.killed.get(at)?.clone())))
         else {

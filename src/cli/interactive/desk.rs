@@ -55,7 +55,7 @@ const SEARCHED_IN_ALL: u64 = 32 << 20;
 pub(super) fn look_for_files(
     workspace: PathBuf,
     subject: Arc<Subject>,
-    answers: UnboundedSender<Answer>,
+    answers: &UnboundedSender<Answer>,
 ) {
     let tell = |answers: &UnboundedSender<Answer>, files| {
         drop(answers.send(Answer { found: Some(Found::Files(files)), ..Answer::default() }));
@@ -63,7 +63,7 @@ pub(super) fn look_for_files(
     let out = answers.clone();
     let look = move || tell(&out, mentionable(&workspace, &subject, WALK, FILES));
     if thread::Builder::new().name("kli-files".to_owned()).spawn(look).is_err() {
-        tell(&answers, Files::default());
+        tell(answers, Files::default());
     }
 }
 

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "the tests look at files")]
+
 use std::{fs, path::Path};
 
 use super::*;

@@ -95,7 +95,7 @@ fn a_session_is_chosen_by_what_was_said_in_it() {
     enters(&mut it, "go");
     it.found(sessions());
     assert_eq!(press(&mut it, Code::Enter), []);
-    let said: Vec<String> = it.take_rows().iter().map(|row| row.text()).collect();
+    let said: Vec<String> = it.take_rows().iter().map(crate::tui::style::Line::text).collect();
     assert!(said.concat().contains("interrupt this one first"), "{said:?}");
 }
 
@@ -210,7 +210,7 @@ fn the_editor_gets_the_whole_text_and_what_it_says_counts() {
     assert_eq!(it.composer.text(), "edited");
     it.edited(Err("`vi` ended with exit code 1; nothing has changed".to_owned()));
     assert_eq!(it.composer.text(), "edited");
-    let said: Vec<String> = it.take_rows().iter().map(|row| row.text()).collect();
+    let said: Vec<String> = it.take_rows().iter().map(crate::tui::style::Line::text).collect();
     assert!(said.concat().contains("exit code 1"), "{said:?}");
 }
 
