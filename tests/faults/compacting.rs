@@ -3,8 +3,6 @@
 //! lose nothing: all that was said is in the file, once and in order, and what goes on from each
 //! compaction is what the next run finds.
 
-#![expect(clippy::print_stdout, reason = "how much was reached is what is looked for here")]
-
 use std::{
     collections::VecDeque,
     path::Path,

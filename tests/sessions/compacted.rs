@@ -114,8 +114,7 @@ fn words(messages: &Value) -> Vec<String> {
         message["blocks"].as_array().or(message["content"].as_array()).unwrap()
     });
     let texts = blocks.filter_map(|block| match block["type"].as_str()? {
-        "text" => Some(block["text"].as_str()?.to_owned()),
-        "result" => Some(block["text"].as_str()?.to_owned()),
+        "text" | "result" => Some(block["text"].as_str()?.to_owned()),
         "tool_result" => {
             Some(block["content"].as_str().or(block["content"][0]["text"].as_str())?.to_owned())
         }
@@ -144,7 +143,7 @@ fn a_run_that_is_killed_right_behind_a_compaction_goes_on_with_what_it_made() {
                     .is_some_and(|line| line.starts_with("{\"type\":\"compaction\""))
         };
         while !worker.session().is_some_and(|file| is_last(&file)) {
-            assert!(start.elapsed() < Duration::from_secs(60), "no compaction");
+            assert!(start.elapsed() < Duration::from_mins(1), "no compaction");
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             thread::sleep(Duration::from_millis(2));
         }
@@ -187,7 +186,7 @@ fn a_run_with_compactions_that_is_killed_at_any_moment_comes_to_the_same_end() {
     whole.env.kli(&["-p", "the prompt", "--model", "anthropic/m"]).exits(0);
     let length = |worker: &Worker| {
         let bytes = worker.session().and_then(|file| fs::read(file).ok()).unwrap_or_default();
-        bytes.iter().filter(|byte| **byte == b'\n').count()
+        String::from_utf8_lossy(&bytes).lines().count()
     };
     let most = length(&whole);
     let compactions = |worker: &Worker| {
@@ -208,7 +207,7 @@ fn a_run_with_compactions_that_is_killed_at_any_moment_comes_to_the_same_end() {
             worker.env.command(&["-p", "the prompt", "--model", "anthropic/m"]).spawn().unwrap();
         let start = Instant::now();
         while length(&worker) < moment && child.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(60), "it stands still");
+            assert!(start.elapsed() < Duration::from_mins(1), "it stands still");
             thread::sleep(Duration::from_micros(300));
         }
         thread::sleep(Duration::from_micros(u64::try_from(round % 5).unwrap() * 700));

@@ -157,7 +157,7 @@ fn what_cannot_be_recorded_is_not_done() {
 struct Silent;
 
 impl Model for Silent {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "test/silent"
     }
 
