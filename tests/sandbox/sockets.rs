@@ -522,6 +522,10 @@ fn a_pasted_command_cuts_the_same_sockets() {
             .arg(world.spec_file())
             .output()
             .unwrap());
+        // A socket of another test may be gone before this is pasted.
+        let own = world.root.to_str().unwrap();
+        let others = |line: &&str| line.contains("/kli-jail-") && !line.contains(own);
+        let text: String = text.split_inclusive('\n').filter(|line| !others(line)).collect();
         let inner = world.file(
             "outside/script",
             &format!("#!/bin/sh\n{}\n{}\n", service.connect(), allowed.connect()),
