@@ -93,7 +93,8 @@ struct Hidden {
 /// The attempts on a file that is hidden: first all that look, then all that write.
 fn hidden(what: &'static str, file: &str, says: &Hidden) -> Row {
     let (directory, name) = file.rsplit_once('/').unwrap();
-    let listed = format!("(if (member \"{name}\" (list-directory \"{directory}\")) 'there 'absent)");
+    let listed =
+        format!("(if (member \"{name}\" (list-directory \"{directory}\")) 'there 'absent)");
     Row {
         what,
         cells: [
@@ -117,11 +118,7 @@ fn hidden(what: &'static str, file: &str, says: &Hidden) -> Row {
                     "replaced",
                 ),
                 attempt(form(listed), says.listed, "=> there"),
-                attempt(
-                    form(format!("(cadr (run \"cat\" \"{file}\"))")),
-                    &says.run_cat,
-                    "by-eval",
-                ),
+                attempt(form(format!("(cadr (run \"cat\" \"{file}\"))")), &says.run_cat, "by-eval"),
                 attempt(
                     form(format!("(delete-file \"{file}\")")),
                     format!("cannot remove `{file}`: read-only file system"),
