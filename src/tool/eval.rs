@@ -345,11 +345,14 @@ impl Call {
             text.push_str(part);
         };
         let is_error = ended.value.is_err() || stop.is_some();
-        match (&ended.value, stop.filter(|stop| lost.is_none() || *stop == Stop::Time)) {
+        match (&ended.value, stop) {
             (_, Some(Stop::Time)) if let Some(why) = lost => line(&format!(
                 "error: the form took longer than {} s: {why}",
                 self.timeout.as_secs()
             )),
+            (_, Some(Stop::Memory)) if let Some(why) = lost => {
+                line(&format!("error: the session held more than {} MiB: {why}", MEMORY >> 20))
+            }
             (_, Some(Stop::Time)) => line(&format!(
                 "error: the form took longer than {} s and was stopped; give a `timeout`, or do less",
                 self.timeout.as_secs()
