@@ -229,7 +229,7 @@ pub(super) fn blocking(
 }
 
 /// How long a call may look through files.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
 /// How long work that was told to stop is still waited for.
 const GRACE: Duration = Duration::from_secs(2);
