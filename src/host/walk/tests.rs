@@ -110,7 +110,7 @@ fn ignore_files_that_never_end_or_never_begin_do_not_hold_a_walk() {
     }
     let zero: &dyn Fn(&Path) = &|path| symlink("/dev/zero", path).unwrap();
     let kernel: &dyn Fn(&Path) = &|path| symlink("/proc/self/stat", path).unwrap();
-    let waits: &dyn Fn(&Path) = &|path| fifo(path);
+    let waits: &dyn Fn(&Path) = &fifo;
     let to_one: &dyn Fn(&Path) = &|path| {
         fifo(&path.with_file_name("waits"));
         symlink("waits", path).unwrap();
