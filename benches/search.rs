@@ -120,7 +120,8 @@ fn tool(root: &Path, tool: &dyn Tool, arguments: &Value) {
     let grants =
         call.requests().into_iter().map(|request| subject.check(request).expect("allowed"));
     let grants = grants.collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let outcome = runtime.block_on(call.run(grants, Arc::new(|_| {})));
     assert!(!outcome.is_error, "{}", outcome.text);
 }

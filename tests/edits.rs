@@ -54,7 +54,7 @@ impl Tools {
                 ..BashOptions::default()
             },
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { context: Arc::new(context), runtime }
     }
 

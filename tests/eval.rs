@@ -391,7 +391,9 @@ fn a_form_that_was_stopped_does_nothing_more() {
 
 #[test]
 fn an_interrupt_ends_a_runaway_and_what_it_waits_for() {
-    for runaway in ["(let loop () (loop))", "(bash \"touch begun; sleep 600\")"] {
+    for runaway in
+        ["(let loop () (loop))", "(bash \"touch begun; sleep 600\")", "(expt 7 1000000000)"]
+    {
         let begin = format!("(write-file \"there\" \"x\") {runaway}");
         let model = FakeModel::strict(vec![form_within("a", &begin, 600)]);
         let env = Env::new().at(&model.base_url());
@@ -402,6 +404,72 @@ fn an_interrupt_ends_a_runaway_and_what_it_waits_for() {
         ran.exits(130);
         assert_eq!(ran.json()["outcome"], "interrupted");
     }
+}
+
+const LOST: &str =
+    "\n[the session is lost, its definitions are gone; the next form starts a new one]";
+
+/// One operation of the engine that does not end: the call does, and the run.
+#[test]
+fn a_form_in_a_long_operation_loses_its_session_and_the_run_goes_on() {
+    let script = vec![
+        form("a", "(define kept 7)"),
+        form_within("b", "(expt 7 1000000000)", 1),
+        form("c", "(+ 1 1)"),
+        form("d", "kept"),
+        Answer::new(message([text("done")])),
+    ];
+    let model = FakeModel::strict(script);
+    let env = Env::new().at(&model.base_url());
+    let ran = env.kli(&["-p", "go", "--output-format", "json"]);
+    ran.exits(0);
+    let results: Vec<(String, bool)> = model.bodies().iter().skip(1).map(last_result).collect();
+    assert_eq!(results[0], ("(no value)".to_owned(), false));
+    let told = "error: the form took longer than 1 s: one operation of the engine went on when it was \
+                told to stop";
+    assert_eq!(results[1], (format!("{told}{LOST}"), true));
+    assert_eq!(results[2], ("=> 2".to_owned(), false));
+    assert!(results[3].1 && results[3].0.contains("kept"), "{results:?}");
+}
+
+/// Each has a thread that stands for good.
+#[test]
+fn three_lost_sessions_close_eval_and_nothing_else() {
+    // No two alike: a model that repeats itself is told so.
+    let write = tool_use("w", "write", r#"{ "path": "made.txt", "content": "x" }"#);
+    let script = vec![
+        form("a", "(make-vector 2000000000 0)"),
+        form("b", "(make-vector 2000000001 0)"),
+        form("c", "(make-vector 2000000002 0)"),
+        form("d", "(+ 1 1)"),
+        form("e", "(+ 1 2)"),
+        Answer::new(message([write])),
+        Answer::new(message([text("done")])),
+    ];
+    let model = FakeModel::strict(script);
+    let env = Env::new().at(&model.base_url());
+    let ran = env.kli(&["-p", "go", "--output-format", "json"]);
+    ran.exits(0);
+    assert_eq!((&ran.json()["denied"], &*ran.err), (&json!([]), ""));
+    let results: Vec<(String, bool)> = model.bodies().iter().skip(1).map(last_result).collect();
+    let lost = "error: one operation asked for more memory than a session may hold";
+    let closed = "eval is closed: 3 sessions were lost to forms that could not be stopped, and their \
+                  threads are still there; go on without it";
+    for (at, wanted) in [
+        format!("{lost}{LOST}"),
+        format!("{lost}{LOST}"),
+        format!("{lost}{LOST}"),
+        closed.to_owned(),
+        closed.to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(results[at], (wanted, true), "{at}");
+    }
+    assert_eq!(fs::read_to_string(env.work().join("made.txt")).unwrap(), "x");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/eval.md")).unwrap();
+    assert!(page.contains(closed), "the page says so to the letter");
 }
 
 /// The whole first request stays small with one more tool in it.

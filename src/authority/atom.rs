@@ -274,7 +274,9 @@ impl FromStr for Atom {
             .iter()
             .filter_map(|row| Some((distance(&lower, row.name, 4)?, row.name)))
             .min()
-            .map(|(_, near)| near.to_owned());
+            .map(|(_, near)| near.to_owned())
+            // Every server at once is only taken away, never granted.
+            .or_else(|| (name == Self::McpAll.to_string()).then(|| "mcp/SERVER/*".to_owned()));
         Err(UnknownAtom { name: shown(name), nearest })
     }
 }
@@ -318,6 +320,12 @@ mod tests {
         assert_eq!(error.to_string(), "unknown capability `file/raed`; did you mean `file/read`?");
         let error = ":file/read".parse::<Atom>().unwrap_err();
         assert_eq!(error.nearest.as_deref(), Some("file/read"));
+        let error = "mcp/*".parse::<Atom>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown capability `mcp/*`; did you mean `mcp/SERVER/*`?",
+            "a report prints it among what is taken away"
+        );
         for bad in ["", "mcp", "mcp/*", "mcp//x", "mcp/a/b/c", "FILE/READ", "file/read "] {
             assert!(bad.parse::<Atom>().is_err(), "{bad}");
         }

@@ -235,6 +235,30 @@ impl Settings {
         !fine
     }
 
+    /// Takes out a model that a project's settings may not choose, as [`drop_strange_model`] does, and
+    /// any of a provider that the user does not use: the conversation would go where nobody sent it. In
+    /// use are the providers that `known` has settings for, those of its aliases, and that of its model,
+    /// `default` where it has none.
+    ///
+    /// [`drop_strange_model`]: Self::drop_strange_model
+    pub fn drop_foreign_model(&mut self, known: &Self, default: &str) -> bool {
+        if self.drop_strange_model(known) {
+            return true;
+        }
+        // An alias is the user's own.
+        let Some(name) = self.model.get() else { return false };
+        let by_alias = |alias: &String| known.models.get(alias)?.get()?.first();
+        let chosen = known.model.get().or_else(|| known.alias.get().and_then(by_alias));
+        let aliases = known.models.values().filter_map(Setting::get).flatten();
+        let is_used = known.providers.contains_key(&name.provider)
+            || chosen.map_or(default, |chosen| chosen.provider.as_str()) == name.provider
+            || aliases.into_iter().any(|model| model.provider == name.provider);
+        if !is_used {
+            self.model = Setting::default();
+        }
+        !is_used
+    }
+
     /// Returns the options of the model's requests: those that are not `null`.
     pub fn model_options(&self) -> std::collections::BTreeMap<String, serde_json::Value> {
         self.options

@@ -6,6 +6,7 @@
 //! way elsewhere.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read},
@@ -280,7 +281,8 @@ pub fn list(
     limit: usize,
 ) -> Result<(Vec<Entry>, usize), HostError> {
     let fail = |errno| HostError::io("list", path, errno);
-    let mut entries = Vec::new();
+    // Only what is asked for is kept, however much there is.
+    let (mut first, mut more) = (BTreeMap::new(), 0_usize);
     for entry in rustix::fs::Dir::read_from(directory).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
@@ -293,11 +295,13 @@ pub fn list(
         {
             kind = FileType::from_raw_mode(stat.st_mode);
         }
-        entries.push(Entry { name, kind });
+        first.insert(name, kind);
+        if first.len() > limit {
+            first.pop_last();
+            more = more.saturating_add(1);
+        }
     }
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let more = entries.len().saturating_sub(limit);
-    entries.truncate(limit);
+    let entries = first.into_iter().map(|(name, kind)| Entry { name, kind }).collect();
     Ok((entries, more))
 }
 

@@ -22,6 +22,8 @@ use rustix::fs::FileType;
 
 use super::beneath::Beneath;
 
+mod rules;
+
 /// Directories of version control, which no search wants.
 const VERSION_CONTROL: [&str; 4] = [".git", ".hg", ".jj", ".svn"];
 
@@ -45,7 +47,8 @@ pub struct LeftOut {
     pub worktrees: Vec<PathBuf>,
     /// How many symbolic links were not followed.
     pub links: usize,
-    /// How many files and directories the system refused to open.
+    /// How many files and directories the system refused to open, and directories whose ignore files
+    /// cannot be read without harm.
     pub unreadable: usize,
     /// How many entries other than directories the rules left in.
     pub left_in: usize,
@@ -98,19 +101,27 @@ pub fn walk<'a>(
     visitor: &'a (dyn Fn() -> Visitor<'a> + Sync),
 ) -> LeftOut {
     let account = Arc::new(Account::default());
+    // The walker looks into those above as well, whatever it is told about parents.
+    let is_ruled = rules.ignore && root.path().ancestors().all(rules::are_sound);
+    if rules.ignore && !is_ruled {
+        count(&account.unreadable);
+    }
     let mut builder = WalkBuilder::new(root.path());
     builder
         .standard_filters(false)
-        .parents(rules.ignore)
-        .ignore(rules.ignore)
-        .git_ignore(rules.ignore)
-        .git_global(rules.ignore)
-        .git_exclude(rules.ignore)
+        .parents(is_ruled)
+        .ignore(is_ruled)
+        .git_ignore(is_ruled)
+        .git_global(is_ruled)
+        .git_exclude(is_ruled)
         .require_git(false)
         .threads(rules.threads)
         .current_dir(root.path());
     let (told, below) = (Arc::clone(&account), Arc::clone(root));
-    builder.filter_entry(move |entry| entry.depth() == 0 || is_entered(entry, &below, &told));
+    builder.filter_entry(move |entry| {
+        entry.depth() == 0
+            || is_entered(entry, &below, &told) && (!is_ruled || has_sound_rules(entry, &told))
+    });
     builder.build_parallel().run(|| {
         let mut visit = visitor();
         let account = Arc::clone(&account);
@@ -205,6 +216,16 @@ fn is_entered(entry: &DirEntry, root: &Beneath, account: &Account) -> bool {
     !is_copy
 }
 
+/// Says whether the walk can go into an entry with the rules that it has of its own.
+fn has_sound_rules(entry: &DirEntry, account: &Account) -> bool {
+    let is_sound =
+        entry.file_type().is_none_or(|kind| !kind.is_dir()) || rules::are_sound(entry.path());
+    if !is_sound {
+        count(&account.unreadable);
+    }
+    is_sound
+}
+
 fn is_version_control(name: &OsStr) -> bool {
     VERSION_CONTROL.iter().any(|known| name == *known)
 }
@@ -252,6 +273,9 @@ fn list(directory: &Path, root: &Beneath, account: &Account) {
 /// Says whether ignore rules in or above `top` name a directory below it.
 pub fn is_ignored(top: &Path, directory: &Path) -> bool {
     let Ok(relative) = directory.strip_prefix(top) else { return false };
+    if !directory.ancestors().skip(1).all(rules::are_sound) {
+        return false;
+    }
     let mut builder = WalkBuilder::new(top);
     builder.hidden(false).require_git(false).current_dir(top);
     builder

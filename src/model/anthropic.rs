@@ -21,12 +21,12 @@ use serde_json::Value;
 
 use self::encode::{Frame, Thinking};
 use super::{
-    Delta, Model, ModelError, Request, answer,
+    Delta, ModelError, Request, answer,
     catalogue::{ANTHROPIC_BASE_URL, Facts, OF_KLI, OpenError, Options},
     http::{Dialect, Target},
     known::Style,
+    wire::Wire,
 };
-use crate::message::Price;
 
 const DIALECT: Dialect = Dialect {
     base_url: ANTHROPIC_BASE_URL,
@@ -101,11 +101,6 @@ impl Anthropic {
         })
     }
 
-    fn body(&self, request: &Request) -> Vec<u8> {
-        let forget = self.no_thinking.load(Ordering::Relaxed);
-        self.body_of(request, if forget { "" } else { &self.facts.name })
-    }
-
     /// Returns the request's JSON with the thinking of the model of this name, which `""` is none.
     fn body_of(&self, request: &Request, name: &str) -> Vec<u8> {
         let frame = Frame {
@@ -119,43 +114,28 @@ impl Anthropic {
     }
 }
 
-impl Model for Anthropic {
-    fn name(&self) -> &str {
-        &self.facts.name
+impl Wire for Anthropic {
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    fn context_window(&self) -> Option<u64> {
-        self.facts.context_window
+    fn target(&self) -> &Target {
+        &self.target
     }
 
-    fn max_output(&self) -> Option<u64> {
-        self.facts.max_output
+    fn body(&self, request: &Request) -> Vec<u8> {
+        let forget = self.no_thinking.load(Ordering::Relaxed);
+        self.body_of(request, if forget { "" } else { &self.facts.name })
     }
 
-    fn price(&self) -> Option<Price> {
-        self.facts.price
-    }
-
-    fn notices(&self) -> &[String] {
-        &self.facts.notices
-    }
-
-    fn request_bytes(&self, request: &Request) -> Option<u64> {
-        u64::try_from(self.body(request).len()).ok()
-    }
-
-    fn needs_network(&self) -> bool {
-        self.target.needs_network()
-    }
-
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
-        let body = self.body(&request);
+    fn ask(&self, request: &Request) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let body = self.body(request);
         let without = answer::Without::thinking(
             &self.facts.name,
-            &request,
+            request,
             REFUSED_THINKING,
             &self.no_thinking,
-            || self.body_of(&request, ""),
+            || self.body_of(request, ""),
         );
         let ask = answer::Ask { body, options: Arc::clone(&self.options), without };
         answer::stream(self.target.clone(), ask, decode::Decoder::default())

@@ -12,6 +12,7 @@ pub mod known;
 mod openai;
 pub mod replay;
 pub mod sse;
+mod wire;
 
 use std::{fmt, time::Duration};
 

@@ -43,7 +43,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long the engine may take to start.
 const START: Duration = Duration::from_secs(30);
 
-/// How many sessions may be lost with what they hold. Their memory stays with the process.
+/// How many sessions may be lost with what they hold: as long as so many threads of theirs are there,
+/// no other starts. A frozen one is there for good, one that was only slow ends after all.
 const MOST_LOST: usize = 3;
 
 /// A place below which nothing can be.
@@ -207,8 +208,8 @@ impl Place {
             return Ok(());
         }
         Err(format!(
-            "eval is closed for the rest of the run: {MOST_LOST} sessions were lost to forms that \
-             could not be stopped"
+            "eval is closed: {MOST_LOST} sessions were lost to forms that could not be stopped, and \
+             their threads are still there; go on without it"
         ))
     }
 
@@ -252,6 +253,7 @@ impl Call {
         let end = self.drive(&session, &mut stop).await;
         guard.is_armed = false;
         let mut notes = Vec::new();
+        let mut lost = None;
         let ended = match end {
             End::Ended(ended) => {
                 if ended.broke || stop == Some(Stop::Memory) {
@@ -266,10 +268,11 @@ impl Call {
                 notes.push(
                     "the session is lost, its definitions are gone; the next form starts a new one",
                 );
+                lost = Some(why);
                 Ended { output: String::new(), value: Err(why.to_owned()), broke: true }
             }
         };
-        self.outcome(&ended, stop, &notes)
+        self.outcome(&ended, stop, lost, &notes)
     }
 
     /// Runs the form to its end and answers what it asks for meanwhile.
@@ -315,7 +318,7 @@ impl Call {
                 () = at(deadline.filter(|_| stop.is_none())) => {
                     *stop = Some(Stop::Time);
                 }
-                () = at(last) => break End::Lost("the form did not stop when it was told to"),
+                () = at(last) => break End::Lost("one operation of the engine went on when it was told to stop"),
                 _ = look.tick() => {
                     if let Some(why) = frozen(&session.bounds) {
                         break End::Lost(why);
@@ -334,7 +337,13 @@ impl Call {
         }
     }
 
-    fn outcome(&self, ended: &Ended, stop: Option<Stop>, notes: &[&str]) -> Outcome {
+    fn outcome(
+        &self,
+        ended: &Ended,
+        stop: Option<Stop>,
+        lost: Option<&str>,
+        notes: &[&str],
+    ) -> Outcome {
         let mut text = ended.output.clone();
         let mut line = |part: &str| {
             if !text.is_empty() && !text.ends_with('\n') {
@@ -344,6 +353,13 @@ impl Call {
         };
         let is_error = ended.value.is_err() || stop.is_some();
         match (&ended.value, stop) {
+            (_, Some(Stop::Time)) if let Some(why) = lost => line(&format!(
+                "error: the form took longer than {} s: {why}",
+                self.timeout.as_secs()
+            )),
+            (_, Some(Stop::Memory)) if let Some(why) = lost => {
+                line(&format!("error: the session held more than {} MiB: {why}", MEMORY >> 20))
+            }
             (_, Some(Stop::Time)) => line(&format!(
                 "error: the form took longer than {} s and was stopped; give a `timeout`, or do less",
                 self.timeout.as_secs()

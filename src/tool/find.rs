@@ -12,20 +12,20 @@ use std::{
     },
 };
 
-use futures_util::future::BoxFuture;
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, Invocation, Outcome, Sink, Tool,
+    Context, Invocation, Outcome, Tool,
     arguments::Arguments,
     cut,
     glob::Glob,
     scope::{Scope, Walked},
-    target::{blocking, mark},
+    search::UNFINISHED,
+    target::{Look, Target, mark},
 };
 use crate::{
-    authority::{Atom, Grant, Request},
+    authority::Atom,
     host::{
         HostError,
         beneath::Beneath,
@@ -133,19 +133,13 @@ struct Call {
     scope: Scope,
 }
 
-impl Invocation for Call {
-    fn requests(&self) -> Vec<Request> {
-        vec![Request::path(Atom::FileRead, &self.scope.target.path)]
+impl Look for Call {
+    fn target(&self) -> &Target {
+        &self.scope.target
     }
 
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
-        blocking(move |stop| {
-            self.find(stop).unwrap_or_else(|error| self.scope.target.refused(&error))
-        })
+    fn look(&self, stop: &AtomicBool) -> Result<Outcome, HostError> {
+        self.find(stop)
     }
 }
 
@@ -193,11 +187,13 @@ impl Call {
             })
         };
         let walked = self.scope.walk(&root, stop, &visitor, || *lock() = Found::default());
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Outcome::error("the search for names was interrupted"));
-        }
         let found = std::mem::take(&mut *lock());
-        Ok(self.outcome(&found, &walked))
+        let mut outcome = self.outcome(&found, &walked);
+        if stop.load(Ordering::Relaxed) {
+            outcome.is_error = true;
+            outcome.text.push_str(UNFINISHED);
+        }
+        Ok(outcome)
     }
 
     fn outcome(&self, found: &Found, walked: &Walked) -> Outcome {

@@ -1,18 +1,22 @@
 //! The tool `read`: a file's lines as rows with anchors, or what stands in a directory.
 
-use std::{fmt::Write as _, path::Path, sync::Arc};
+use std::{
+    fmt::Write as _,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, Invocation, Outcome, Sink, Tool,
+    Context, Invocation, Outcome, Tool,
     arguments::Arguments,
     lines::{self, Scanner},
     memory::Content,
-    target::{Stoppable, Target, blocking, mark, shown},
+    target::{Look, Stoppable, Target, mark, shown},
 };
 use crate::{
-    authority::{Atom, Grant, Request},
+    authority::Atom,
     host::{
         HostError,
         files::{self, Opened, Stamp},
@@ -86,27 +90,16 @@ struct Call {
     end: u64,
 }
 
-impl Invocation for Call {
-    fn requests(&self) -> Vec<Request> {
-        vec![Request::path(Atom::FileRead, &self.target.path)]
+impl Look for Call {
+    fn target(&self) -> &Target {
+        &self.target
     }
 
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn run(
-        self: Box<Self>,
-        _grants: Vec<Grant>,
-        _sink: Sink,
-    ) -> futures_util::future::BoxFuture<'static, Outcome> {
-        blocking(move |stop| {
-            let outcome = files::open(&self.target.path).and_then(|opened| match opened {
-                Opened::File(file, stamp) => self.file(Stoppable { file, stop }, stamp),
-                Opened::Directory(handle) => self.directory(&handle),
-            });
-            outcome.unwrap_or_else(|error| self.target.refused(&error))
-        })
+    fn look(&self, stop: &AtomicBool) -> Result<Outcome, HostError> {
+        match files::open(&self.target.path)? {
+            Opened::File(file, stamp) => self.file(Stoppable { file, stop }, stamp),
+            Opened::Directory(handle) => self.directory(&handle),
+        }
     }
 }
 

@@ -7,17 +7,21 @@
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_util::future::BoxFuture;
-use grep_matcher::Matcher as _;
-use grep_regex::RegexMatcher;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments, cut, pattern,
-    target::blocking,
+    Context, Effect, Invocation, Outcome, Sink, Tool,
+    arguments::Arguments,
+    cut,
+    pattern::Pattern,
+    target::{LIMIT, blocking_within},
 };
 use crate::{
     authority::{Atom, Grant, Request},
@@ -290,19 +294,15 @@ impl Tool for ReadResult {
     ) -> Result<Box<dyn Invocation>, String> {
         let arguments = Arguments::new(arguments);
         arguments.known(&["handle", "start", "lines", "pattern"])?;
-        let matcher = match arguments.optional_text("pattern")?.filter(|text| !text.is_empty()) {
+        let pattern = match arguments.optional_text("pattern")?.filter(|text| !text.is_empty()) {
             None => None,
-            Some(wanted) => Some(
-                pattern::builder()
-                    .build(&wanted)
-                    .map_err(|error| pattern::refused(&error.to_string()))?,
-            ),
+            Some(wanted) => Some(Pattern::new(&wanted, false)?),
         };
         Ok(Box::new(Page {
             handle: arguments.text("handle")?.trim().trim_matches('`').to_owned(),
             start: arguments.optional_number("start", 1)?.unwrap_or(1),
             lines: arguments.optional_number("lines", 1)?.unwrap_or(LINES).min(MOST_LINES),
-            matcher,
+            pattern,
             results: Arc::clone(&context.state.results),
         }))
     }
@@ -313,7 +313,7 @@ struct Page {
     handle: String,
     start: u64,
     lines: u64,
-    matcher: Option<RegexMatcher>,
+    pattern: Option<Pattern>,
     results: Arc<Results>,
 }
 
@@ -327,29 +327,36 @@ impl Invocation for Page {
     }
 
     fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
-        blocking(move |_stop| match self.results.find(&self.handle) {
-            Ok(kept) => self.show(&kept),
+        blocking_within(LIMIT, move |stop| match self.results.find(&self.handle) {
+            Ok(kept) => self.show(&kept, stop),
             Err(sentence) => Outcome::error(sentence),
         })
     }
 }
 
 impl Page {
-    fn show(&self, kept: &Mutex<Kept>) -> Outcome {
-        let mut rows = Rows { page: self, text: String::new(), last: None, shown: 0, full: false };
+    fn show(&self, kept: &Mutex<Kept>, stop: &AtomicBool) -> Outcome {
+        let mut rows =
+            Rows { page: self, stop, text: String::new(), last: None, shown: 0, full: false };
         let total = match each_line(kept, |number, line, length| rows.take(number, line, length)) {
             Ok(total) => total,
             Err(error) => return Outcome::error(format!("the result cannot be read: {error}")),
         };
+        if stop.load(Ordering::Relaxed) {
+            return Outcome::error(
+                "the lines could not be looked through within 60 s; give a `start` further on, or a \
+                 simpler `pattern`",
+            );
+        }
         let Rows { mut text, last, shown, full, .. } = rows;
         let limits = lock(kept).limits().map_or_else(String::new, |limits| format!("; {limits}"));
         let footer = match last {
-            None if self.matcher.is_some() => {
+            None if self.pattern.is_some() => {
                 format!("[no line from {} on matches; there are {total}{limits}]", self.start)
             }
             None => format!("[there is no line {}; there are {total}{limits}]", self.start),
             Some(last) => {
-                let what = if self.matcher.is_some() { " that match" } else { "" };
+                let what = if self.pattern.is_some() { " that match" } else { "" };
                 let more = if full {
                     format!("; start={} goes on", last.saturating_add(1))
                 } else {
@@ -369,6 +376,7 @@ impl Page {
 /// The rows of a page, as they are found.
 struct Rows<'a> {
     page: &'a Page,
+    stop: &'a AtomicBool,
     text: String,
     last: Option<u64>,
     shown: u64,
@@ -378,11 +386,10 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn take(&mut self, number: u64, line: &[u8], length: u64) {
-        if number < self.page.start || self.full {
+        if number < self.page.start || self.full || self.stop.load(Ordering::Relaxed) {
             return;
         }
-        let matches = |matcher: &RegexMatcher| matcher.is_match(line).unwrap_or(false);
-        if !self.page.matcher.as_ref().is_none_or(matches) {
+        if !self.page.pattern.as_ref().is_none_or(|pattern| pattern.is_in(line)) {
             return;
         }
         let line = String::from_utf8_lossy(line.get(..LINE.min(line.len())).unwrap_or_default());

@@ -13,9 +13,7 @@ use std::{
     },
 };
 
-use futures_util::future::BoxFuture;
 use grep_matcher::{LineTerminator, Matcher as _};
-use grep_regex::RegexMatcher;
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink as Hits, SinkContext, SinkMatch,
 };
@@ -23,17 +21,17 @@ use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Effect, Invocation, Outcome, Sink, Tool,
+    Context, Invocation, Outcome, Tool,
     anchor::Row,
     arguments::Arguments,
     cut,
     glob::Glob,
-    pattern,
+    pattern::{Pattern, Until},
     scope::{Scope, Walked, names},
-    target::{Stoppable, blocking},
+    target::{Look, Stoppable, Target},
 };
 use crate::{
-    authority::{Atom, Grant, Request},
+    authority::Atom,
     host::{
         HostError,
         beneath::Beneath,
@@ -48,8 +46,10 @@ const MAX_HITS: usize = 200;
 const MAX_CONTEXT: u64 = 20;
 /// The most bytes of a line that a row shows.
 const MAX_LINE: usize = 400;
-/// The longest line that is searched, in bytes.
-const MAX_SEARCHED: usize = 16 << 20;
+
+/// What is said of a search that did not come to its end.
+pub(super) const UNFINISHED: &str =
+    "\n[stopped after 60 s: not everything was looked at; narrow `path`, `glob` or `pattern`]";
 
 /// The tool search.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,19 +95,15 @@ impl Tool for Search {
         if wanted.is_empty() {
             return Err("`pattern` is empty and would match every line; read shows files".into());
         }
-        let matcher = pattern::builder()
-            .case_insensitive(arguments.flag("ignore_case")?)
-            .multi_line(true)
-            .crlf(true)
-            .build(&wanted)
-            .map_err(|error| bad_pattern(&wanted, &error.to_string()))?;
+        let pattern = Pattern::new(&wanted, arguments.flag("ignore_case")?)
+            .map_err(|refused| with_way_out(&wanted, &refused))?;
         let glob = match arguments.optional_text("glob")?.filter(|glob| !glob.is_empty()) {
             None => None,
             Some(glob) => Some(Glob::of_files(&glob, "glob")?),
         };
         let rows_around = arguments.optional_number("context", 0)?.unwrap_or(0).min(MAX_CONTEXT);
         Ok(Box::new(Call {
-            matcher,
+            pattern,
             glob,
             rows_around: usize::try_from(rows_around).unwrap_or_default(),
             scope: Scope::of(arguments, context)?,
@@ -115,8 +111,8 @@ impl Tool for Search {
     }
 }
 
-/// Returns a sentence for a pattern that cannot be used, with the place and a way out.
-fn bad_pattern(wanted: &str, error: &str) -> String {
+/// Adds a way out to the sentence for a pattern that cannot be used.
+fn with_way_out(wanted: &str, refused: &str) -> String {
     let mut escaped = String::new();
     for c in wanted.chars() {
         if r"\.+*?()|[]{}^$#&-~".contains(c) && c != '-' && c != '&' && c != '~' && c != '#' {
@@ -124,29 +120,23 @@ fn bad_pattern(wanted: &str, error: &str) -> String {
         }
         escaped.push(c);
     }
-    format!("{}\nto look for that very text, give `{escaped}`", pattern::refused(error))
+    format!("{refused}\nto look for that very text, give `{escaped}`")
 }
 
 struct Call {
-    matcher: RegexMatcher,
+    pattern: Pattern,
     glob: Option<Glob>,
     rows_around: usize,
     scope: Scope,
 }
 
-impl Invocation for Call {
-    fn requests(&self) -> Vec<Request> {
-        vec![Request::path(Atom::FileRead, &self.scope.target.path)]
+impl Look for Call {
+    fn target(&self) -> &Target {
+        &self.scope.target
     }
 
-    fn effect(&self) -> Effect {
-        Effect::Read
-    }
-
-    fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
-        blocking(move |stop| {
-            self.search(stop).unwrap_or_else(|error| self.scope.target.refused(&error))
-        })
+    fn look(&self, stop: &AtomicBool) -> Result<Outcome, HostError> {
+        self.search(stop)
     }
 }
 
@@ -183,7 +173,7 @@ struct Collection {
     binary: Vec<PathBuf>,
     /// Files with a NUL and no hit before it.
     passed_over: Vec<PathBuf>,
-    /// Files whose reading broke off, or that have a line of more than [`MAX_SEARCHED`] bytes.
+    /// Files whose reading broke off, or that have a line that is too long for the pattern.
     failed: Vec<PathBuf>,
 }
 
@@ -229,11 +219,13 @@ impl Call {
                 self.walk(&root, stop, &found)
             }
         };
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Outcome::error("the search was interrupted"));
-        }
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(self.outcome(found, &walked))
+        let mut outcome = self.outcome(found, &walked);
+        if stop.load(Ordering::Relaxed) {
+            outcome.is_error = true;
+            outcome.text.push_str(UNFINISHED);
+        }
+        Ok(outcome)
     }
 
     fn walk(&self, root: &Arc<Beneath>, stop: &AtomicBool, found: &Mutex<Collection>) -> Walked {
@@ -265,7 +257,7 @@ impl Call {
             .line_terminator(LineTerminator::crlf())
             .line_number(true)
             .bom_sniffing(false)
-            .heap_limit(Some(MAX_SEARCHED))
+            .heap_limit(Some(self.pattern.longest_line()))
             .before_context(self.rows_around)
             .after_context(self.rows_around)
             .build()
@@ -279,8 +271,9 @@ impl Call {
         collection: &Mutex<Collection>,
     ) {
         let mut found = Found::default();
-        let hits = Collect { matcher: &self.matcher, found: &mut found };
-        let result = searcher.search_reader(&self.matcher, reader, hits);
+        let matcher = self.pattern.until(reader.stop);
+        let hits = Collect { matcher, found: &mut found };
+        let result = searcher.search_reader(matcher, reader, hits);
         if result.is_ok() && found.hits == 0 && !found.binary {
             return;
         }
@@ -418,7 +411,7 @@ impl Shown {
 
 /// Collects the hits of one file.
 struct Collect<'a> {
-    matcher: &'a RegexMatcher,
+    matcher: Until<'a>,
     found: &'a mut Found,
 }
 
@@ -441,9 +434,14 @@ impl Collect<'_> {
         };
         let row = Row::of(line, text);
         let length = text.len();
-        // Of a very long line only the part that can be shown is kept.
+        // Of a long line only the part that can be shown is kept, and something before it.
+        let from = at.saturating_sub(MAX_LINE * 2);
         let end = at.saturating_add(MAX_LINE * 4).min(text.len());
-        let text = if text.len() > 1 << 16 { text.get(..end).unwrap_or(text) } else { text };
+        let (text, at) = if length > MAX_LINE * 8 {
+            (text.get(from..end).unwrap_or(text), at.saturating_sub(from))
+        } else {
+            (text, at)
+        };
         self.found.rows.push(Shown { line, text: text.to_vec(), length, is_hit, at, row });
     }
 }

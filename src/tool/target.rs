@@ -12,14 +12,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use rustix::fs::FileType;
+use tokio::time::timeout;
 
-use super::{Context, Outcome, arguments::Arguments};
+use super::{Context, Effect, Invocation, Outcome, Sink, arguments::Arguments};
 use crate::{
-    authority::Grant,
+    authority::{Atom, Grant, Request},
     host::{
         HostError,
         files::{self, Opened, Replaced},
@@ -234,6 +236,66 @@ pub(super) fn blocking(
     })
 }
 
+/// How long a call may look through files.
+pub(super) const LIMIT: Duration = Duration::from_mins(1);
+
+/// How long work that was told to stop is still waited for.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Runs work as [`blocking`] does, at most `limit` long. Then it is told to stop, and its outcome is
+/// what it came to by then; work that does not stop is left to itself.
+pub(super) fn blocking_within(
+    limit: Duration,
+    work: impl FnOnce(&AtomicBool) -> Outcome + Send + 'static,
+) -> BoxFuture<'static, Outcome> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_drop = StopOnDrop(Arc::clone(&stop));
+    Box::pin(async move {
+        let mut work = tokio::task::spawn_blocking(move || work(&stop));
+        let done = match timeout(limit, &mut work).await {
+            Ok(done) => done,
+            Err(_late) => {
+                drop(on_drop);
+                match timeout(GRACE, work).await {
+                    Ok(done) => done,
+                    Err(_late) => {
+                        return Outcome::error(
+                            "the call took too long and did not stop when it was told to; narrow what \
+                             it looks through, or give a simpler pattern",
+                        );
+                    }
+                }
+            }
+        };
+        done.unwrap_or_else(|error| Outcome::error(format!("the tool broke off: {error}")))
+    })
+}
+
+/// A call that only looks at what stands at its target, or below it.
+pub(super) trait Look: Send + 'static {
+    /// Returns what it is about.
+    fn target(&self) -> &Target;
+
+    /// Looks, until `stop` is set.
+    fn look(&self, stop: &AtomicBool) -> Result<Outcome, HostError>;
+}
+
+impl<T: Look> Invocation for T {
+    fn requests(&self) -> Vec<Request> {
+        vec![Request::path(Atom::FileRead, &self.target().path)]
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Read
+    }
+
+    fn run(self: Box<Self>, _grants: Vec<Grant>, _sink: Sink) -> BoxFuture<'static, Outcome> {
+        blocking_within(LIMIT, move |stop| {
+            self.look(stop).unwrap_or_else(|error| self.target().refused(&error))
+        })
+    }
+}
+
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -272,6 +334,39 @@ mod tests {
         for plain in ["a", "a\\b", "\\x", "\\xg0", "\\x4", "c:\\xé"] {
             assert_eq!(unescaped(plain), None, "{plain}");
         }
+    }
+
+    fn within(
+        limit: Duration,
+        work: impl FnOnce(&AtomicBool) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let outcome = runtime.block_on(blocking_within(limit, work));
+        runtime.shutdown_background();
+        outcome
+    }
+
+    #[test]
+    fn work_that_takes_too_long_is_told_to_stop_and_else_left() {
+        let outcome = within(LIMIT, |stop| {
+            assert!(!stop.load(Ordering::Relaxed), "control");
+            Outcome::ok("done")
+        });
+        assert_eq!((&*outcome.text, outcome.is_error), ("done", false));
+        let outcome = within(Duration::from_millis(5), |stop| {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            Outcome::ok("what it came to")
+        });
+        assert_eq!(outcome.text, "what it came to");
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let outcome = within(Duration::from_millis(5), move |_stop| {
+            let _released = held.recv();
+            Outcome::ok("too late")
+        });
+        assert!(outcome.is_error && outcome.text.contains("did not stop"), "{}", outcome.text);
+        drop(release);
     }
 
     proptest! {

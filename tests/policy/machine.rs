@@ -118,6 +118,57 @@ fn nothing_overrides_the_machines_policy() {
     });
 }
 
+/// What implies eval and is taken away, or eval itself, in the machine's policy, over settings that
+/// give all.
+#[cfg(feature = "lisp")]
+#[test]
+fn the_machines_policy_takes_eval_with_what_it_implies() {
+    let script = || {
+        let form = r#"{ "form": "(write-file \"made\" \"x\")" }"#;
+        FakeModel::strict(vec![
+            Answer::new(message([tool_use("c", "eval", form)])),
+            Answer::new(message([text("done")])),
+        ])
+    };
+    both(|who| {
+        for (policy, part) in [
+            (r#"{ "capabilities": ["file/read", "file/write", "process/exec"] }"#, "`image/eval`"),
+            (r#"{ "capabilities": ["tools/standard", "image/inspect"] }"#, "`image/eval`"),
+            (r#"{ "denyTools": ["eval"] }"#, "the tool `eval` is denied by `denyTools`"),
+            (r#"{ "denyTools": ["bash"] }"#, ""),
+            (r#"{ "approve": "writes" }"#, "`image/eval` needs approval"),
+            ("{}", ""),
+        ] {
+            let server = script();
+            let env = Env::new().at(&server.base_url()).var("ANTHROPIC_API_KEY", "not-used");
+            env.settings(r#"{ "capabilities": ["tools/standard", "image/eval"] }"#);
+            let machine = Machine::policy(env, policy);
+            let words = ["-p", "hi", "--capabilities", "image/eval", "--output-format", "json"];
+            let ran = machine.kli(who, &words);
+            let offered = server.bodies()[0]["tools"].to_string().contains("\"eval\"");
+            let made = machine.env.work().join("made").exists();
+            let denied = ran.json()["denied"].clone();
+            let label = format!("{policy} {who:?}: {ran:?}");
+            if part.is_empty() {
+                ran.exits(0);
+                assert!(made && offered, "control: {label}");
+                assert_eq!(denied, json!([]), "control: {label}");
+                continue;
+            }
+            ran.exits(3);
+            assert!(!made, "{label}");
+            assert_eq!(denied.as_array().unwrap().len(), 1, "{label}");
+            assert_eq!(denied[0]["tool"], "eval", "{label}");
+            assert_eq!(denied[0]["atom"], "image/eval", "{label}");
+            let said = server.bodies()[1].to_string();
+            assert!(said.contains(part) && said.contains("policy"), "{label} {said}");
+            assert!(said.contains("nothing was done"), "{label} {said}");
+            // What needs approval is offered: somebody could give it.
+            assert_eq!(offered, policy.contains("approve"), "{label}");
+        }
+    });
+}
+
 #[test]
 fn a_tool_that_the_policy_denies_is_not_offered_and_the_preview_says_so() {
     both(|who| {

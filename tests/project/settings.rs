@@ -51,6 +51,31 @@ fn the_display_state_chooses_a_model_and_nothing_else() {
 }
 
 #[test]
+fn a_project_sends_the_conversation_to_no_provider_that_is_not_in_use() {
+    let env = Env::new();
+    let directory = env.work().join(".kli");
+    fs::create_dir_all(&directory).unwrap();
+    for (settings, model, is_taken) in [
+        ("{}", "ollama/x", false),
+        ("{}", "openai/x", false),
+        (r#"{ "model": "openai/own" }"#, "anthropic/x", false),
+        ("{}", "anthropic/x", true),
+        (r#"{ "model": "ollama/own" }"#, "ollama/x", true),
+    ] {
+        env.settings(settings);
+        let text = format!("{{ \"model\": \"{model}\" }}");
+        fs::write(directory.join("settings.json"), text).unwrap();
+        let ran = env.kli(&["config", "show"]);
+        ran.exits(0);
+        assert_eq!(ran.out.contains(model), is_taken, "{settings} {model}: {ran:?}");
+        assert_eq!(ran.err.is_empty(), is_taken, "{settings} {model}: {ran:?}");
+        if !is_taken {
+            ran.says("also name `model`: ignored until").says("kli trust");
+        }
+    }
+}
+
+#[test]
 fn every_value_is_shown_with_its_layer_and_no_secret_is() {
     let env = Env::new().var("ANTHROPIC_API_KEY", "KEY-CANARY");
     env.settings(

@@ -138,3 +138,65 @@ async fn a_signal_is_seen_though_the_front_end_is_full() {
     ongoing.backlog.take(2 << 20);
     assert_eq!(ready(&mut ongoing, &mut ops), "stream", "control");
 }
+
+/// What lies between a signal and the end of the run: one write through to the disk, and nothing that
+/// waits.
+#[test]
+fn a_stop_aborts_first_writes_through_once_and_starts_nothing() {
+    use crate::{
+        agent::{
+            Budgets,
+            turn::{Action, Input, Retry, Turn, Why},
+        },
+        model::{Class, ModelError},
+    };
+
+    let call = |id: &str| {
+        let (id, name) = (id.to_owned(), "bash".to_owned());
+        Input::Delta(Delta::Call { id, name, arguments: "{}".into() })
+    };
+    let done = |stop| Input::Delta(Delta::Done { stop, usage: None });
+    let failed = || {
+        Input::Failed(ModelError {
+            class: Class::Retry { after: None },
+            message: "overloaded".into(),
+            network: false,
+        })
+    };
+    let text = || Input::Delta(Delta::Text("half".into()));
+    let states: Vec<(&str, Vec<Input>)> = vec![
+        ("asking", vec![]),
+        ("answering", vec![text()]),
+        ("answered with a call, not yet done", vec![text(), call("a")]),
+        ("waiting to ask again", vec![failed()]),
+        ("working", vec![call("a"), call("b"), done(Stop::ToolUse)]),
+        ("steered", vec![call("a"), done(Stop::ToolUse), Input::Steer("more".into())]),
+        (
+            "working, one result there",
+            vec![call("c"), call("b"), done(Stop::ToolUse), Input::Result(Box::new(result()))],
+        ),
+    ];
+    for (state, inputs) in states {
+        for why in [Why::Interrupt, Why::Terminate, Why::Time(Duration::from_secs(1))] {
+            let (budgets, retry) = (Budgets::default(), Retry::default());
+            let mut turn = Turn::new("m".into(), Vec::new(), budgets, retry);
+            turn.step(Input::Submit("go".into()));
+            for input in inputs.clone() {
+                turn.step(input);
+            }
+            let actions = turn.step(Input::Stop(why));
+            let case = format!("{state}: {actions:?}");
+            assert_eq!(actions.first(), Some(&Action::Abort), "{case}");
+            assert!(matches!(actions.last(), Some(Action::Finish(_))), "{case}");
+            let syncs = actions.iter().filter(|action| matches!(action, Action::Sync)).count();
+            assert_eq!(syncs, 1, "{case}");
+            assert!(
+                !actions.iter().any(|action| matches!(
+                    action,
+                    Action::Ask | Action::Sleep { .. } | Action::Work(_) | Action::Summarise(_)
+                )),
+                "{case}"
+            );
+        }
+    }
+}

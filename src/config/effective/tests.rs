@@ -140,6 +140,40 @@ fn a_stranger_chooses_no_model_but_one_that_is_reached_anyway() {
 }
 
 #[test]
+fn a_project_chooses_among_the_providers_that_the_user_uses() {
+    let aliases = r#"{ "models": { "m": ["work/x", "openai/y"] },
+                       "providers": { "work": { "kind": "anthropic", "baseUrl": "https://w" } } }"#;
+    for (known, model, taken_out) in [
+        ("{}", "anthropic/x", false),
+        ("{}", "openai/x", true),
+        ("{}", "ollama/x", true),
+        ("{}", "replay/x", true),
+        (r#"{ "model": "openai/y" }"#, "openai/x", false),
+        (r#"{ "model": "openai/y" }"#, "anthropic/x", true),
+        (r#"{ "model": "m", "models": { "m": "ollama/y" } }"#, "ollama/x", false),
+        (r#"{ "model": "m", "models": { "m": "ollama/y" } }"#, "anthropic/x", true),
+        (
+            r#"{ "providers": { "ollama": { "baseUrl": "http://127.0.0.1:1/v1" } } }"#,
+            "ollama/x",
+            false,
+        ),
+        (aliases, "work/z", false),
+        (aliases, "openai/z", false),
+        (aliases, "ollama/z", true),
+        (aliases, "m", false),
+    ] {
+        let known = layer(known, Layer::User);
+        let text = format!("{{ \"model\": \"{model}\" }}");
+        let parsed =
+            Settings::parse_scoped("s", text.as_bytes(), Layer::Project, Scope::Project).unwrap();
+        let mut settings = parsed.settings;
+        assert_eq!(settings.drop_foreign_model(&known, "anthropic"), taken_out, "{model}");
+        let left = settings.model.get().is_some() || settings.alias.get().is_some();
+        assert_eq!(left, !taken_out, "{model}");
+    }
+}
+
+#[test]
 fn a_scope_does_not_look_at_what_it_does_not_allow() {
     let text = br#"{ "providers": null, "bash": 3, "zzzzzzzz": [], "budgets": "x", "theme": "dark",
                      "context": ["A.md"], "mcpServers": { "x": { "command": "touch" } },

@@ -266,7 +266,15 @@ impl Ending {
     }
 
     fn advance(&mut self, empty: bool, send: impl Fn(Signal)) -> Option<Duration> {
-        let passed = self.started.elapsed();
+        self.advance_after(self.started.elapsed(), empty, send)
+    }
+
+    fn advance_after(
+        &mut self,
+        passed: Duration,
+        empty: bool,
+        send: impl Fn(Signal),
+    ) -> Option<Duration> {
         if empty || passed >= self.grace + self.last {
             return None;
         }
@@ -326,5 +334,48 @@ pub fn reap_all() -> Result<(), Survivors> {
             None if members.is_empty() => return Ok(()),
             None => return Err(Survivors(members)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::{super::*, *};
+
+    /// Runs an ending by a clock of its own: what is sent when, the looks, and when it gives up.
+    fn run(
+        grace: Duration,
+        last: Duration,
+        dies_of: Option<Signal>,
+    ) -> (Vec<(u128, Signal)>, usize, u128) {
+        let mut ending = Ending::new(grace, last);
+        let sent = RefCell::new(Vec::new());
+        let (mut passed, mut looks) = (Duration::ZERO, 0);
+        loop {
+            looks += 1;
+            let is_dead =
+                dies_of.is_some_and(|of| sent.borrow().iter().any(|(_, signal)| *signal == of));
+            let note = |signal| sent.borrow_mut().push((passed.as_millis(), signal));
+            match ending.advance_after(passed, is_dead, note) {
+                Some(pause) => passed += pause,
+                None => return (sent.into_inner(), looks, passed.as_millis()),
+            }
+        }
+    }
+
+    /// By the clock of its pauses alone: an interrupt has a tenth of a second.
+    #[test]
+    fn an_interrupted_tree_is_waited_for_less_than_a_tenth_of_a_second() {
+        let ends = |of| run(GRACE_INTERRUPTED, LAST_INTERRUPTED, of);
+        let (sent, looks, took) = ends(Some(Signal::TERM));
+        assert_eq!(sent, [(0, Signal::TERM), (0, Signal::CONT)]);
+        assert_eq!((looks, took), (2, 10));
+        let (sent, looks, took) = ends(Some(Signal::KILL));
+        assert_eq!(sent.last(), Some(&(30, Signal::KILL)));
+        assert_eq!((looks, took), (5, 35));
+        // Whatever is stuck in the kernel: given up.
+        let (_, looks, took) = ends(None);
+        assert_eq!((looks, took), (14, 80));
     }
 }

@@ -101,3 +101,77 @@ fn a_directory_that_flips_to_a_link_under_way_never_lets_a_walk_out() {
     });
     assert!(own > 0, "control: some walks met the directory");
 }
+
+/// What no walk can read to its end stands where the walker looks for rules.
+#[test]
+fn ignore_files_that_never_end_or_never_begin_do_not_hold_a_walk() {
+    fn fifo(path: &Path) {
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    }
+    let zero: &dyn Fn(&Path) = &|path| symlink("/dev/zero", path).unwrap();
+    let kernel: &dyn Fn(&Path) = &|path| symlink("/proc/self/stat", path).unwrap();
+    let waits: &dyn Fn(&Path) = &fifo;
+    let to_one: &dyn Fn(&Path) = &|path| {
+        fifo(&path.with_file_name("waits"));
+        symlink("waits", path).unwrap();
+    };
+    let long: &dyn Fn(&Path) = &|path| {
+        let file = fs::File::create(path).unwrap();
+        file.set_len(rules::LONGEST + 1).unwrap();
+    };
+    let exclude = |path: &Path| path.with_file_name(".git").join("info/exclude");
+    let in_git: &dyn Fn(&Path) = &|path| {
+        fs::create_dir_all(path.with_file_name(".git/info")).unwrap();
+        zero(&exclude(path));
+    };
+    let in_common: &dyn Fn(&Path) = &|path| {
+        let elsewhere = path.with_file_name("elsewhere");
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::write(path.with_file_name(".git"), format!("gitdir: {}\n", elsewhere.display()))
+            .unwrap();
+        zero(&elsewhere.join("commondir"));
+    };
+    let cases = [
+        (".gitignore", zero),
+        (".ignore", zero),
+        (".gitignore", kernel),
+        (".ignore", waits),
+        (".gitignore", to_one),
+        (".gitignore", long),
+        (".gitignore", in_git),
+        (".gitignore", in_common),
+    ];
+    for (at, (name, arrange)) in cases.into_iter().enumerate() {
+        for (place, is_entered) in [("ws/dir", false), ("ws", true), ("", true)] {
+            let (_place, base) = self::place();
+            fs::write(base.join("ws/there"), "there").unwrap();
+            arrange(&base.join(place).join(name));
+            let root = root(&base.join("ws"));
+            let stop = AtomicBool::new(false);
+            let seen = Mutex::new(Vec::new());
+            let left_out = walk(&root, RULES, &stop, &|| {
+                Box::new(|relative, _| {
+                    seen.lock().unwrap().push(relative.to_owned());
+                    Visit::Taken
+                })
+            });
+            let seen = seen.into_inner().unwrap();
+            let case = format!("{at} in `{place}`: {seen:?} {left_out:?}");
+            assert_eq!(left_out.unreadable, 1, "{case}");
+            assert!(seen.iter().any(|path| path.ends_with("there")), "{case}");
+            let deep = seen.iter().any(|path| path.ends_with("dir/deep/own"));
+            assert_eq!(deep, is_entered, "{case}");
+            assert!(!is_ignored(&base.join("ws"), &base.join("ws/dir/deep")), "{case}");
+        }
+    }
+    // The control: such files that can be read do count, a link as well.
+    for place in ["ws/dir", "ws", ""] {
+        let (_place, base) = self::place();
+        fs::write(base.join("rules"), "own\n").unwrap();
+        symlink(base.join("rules"), base.join(place).join(".gitignore")).unwrap();
+        let left_out = walk(&root(&base.join("ws")), RULES, &AtomicBool::new(false), &|| {
+            Box::new(|_, _| Visit::Taken)
+        });
+        assert_eq!((left_out.ignored_files, left_out.unreadable), (1, 0), "{place}: {left_out:?}");
+    }
+}

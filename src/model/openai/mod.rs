@@ -26,12 +26,13 @@ use reqwest::{Url, header};
 use serde_json::Value;
 
 use super::{
-    Delta, Model, ModelError, Request,
+    Delta, ModelError, Request,
     answer::{self, Ask, Without},
     catalogue::{Facts, OF_KLI, OPENAI_BASE_URL, OpenError, Options},
     http::{Dialect, Target, Whole},
+    wire::Wire,
 };
-use crate::message::{Effort, Price};
+use crate::message::Effort;
 
 pub(super) use self::responses::Responses;
 
@@ -109,7 +110,15 @@ impl Chat {
     }
 }
 
-impl Chat {
+impl Wire for Chat {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
     fn body(&self, request: &Request) -> Vec<u8> {
         let limit = encode::Limit {
             tokens: request.max_tokens.or(self.max_output),
@@ -124,39 +133,9 @@ impl Chat {
         };
         encode::body(request, frame)
     }
-}
 
-impl Model for Chat {
-    fn name(&self) -> &str {
-        &self.facts.name
-    }
-
-    fn context_window(&self) -> Option<u64> {
-        self.facts.context_window
-    }
-
-    fn max_output(&self) -> Option<u64> {
-        self.facts.max_output
-    }
-
-    fn price(&self) -> Option<Price> {
-        self.facts.price
-    }
-
-    fn notices(&self) -> &[String] {
-        &self.facts.notices
-    }
-
-    fn request_bytes(&self, request: &Request) -> Option<u64> {
-        u64::try_from(self.body(request).len()).ok()
-    }
-
-    fn needs_network(&self) -> bool {
-        self.target.needs_network()
-    }
-
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
-        let body = self.body(&request);
+    fn ask(&self, request: &Request) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let body = self.body(request);
         let (body, without) = match encode::without_usage(&body) {
             Some(bare) if self.no_usage.load(Ordering::Relaxed) => (bare, None),
             Some(bare) => {

@@ -240,7 +240,25 @@ fn lost_sessions_are_counted() {
         let text = fails(&stage, "(make-vector 2000000000 0)", "more memory");
         assert!(text.contains("the session is lost"), "{text}");
     }
-    fails(&stage, "(+ 1 1)", "closed for the rest of the run");
+    for _ in 0..2 {
+        assert_eq!(
+            fails(&stage, "(+ 1 1)", ""),
+            "eval is closed: 3 sessions were lost to forms that could not be stopped, and their \
+             threads are still there; go on without it"
+        );
+    }
+}
+
+/// A thread that was only slow ends after all.
+#[test]
+fn a_lost_session_counts_as_long_as_its_thread_is_there() {
+    let stage = Stage::new();
+    let mut threads: Vec<Arc<()>> = (0..MOST_LOST).map(|_| Arc::default()).collect();
+    stage.context.state.eval.lock().lost.extend(threads.iter().map(Arc::downgrade));
+    fails(&stage, "(+ 1 1)", "eval is closed");
+    threads.pop();
+    gives(&stage, "(+ 1 1)", "=> 2");
+    assert_eq!(stage.context.state.eval.lock().lost.len(), MOST_LOST - 1);
 }
 
 #[test]

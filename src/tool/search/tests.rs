@@ -3,6 +3,7 @@
 use super::*;
 use std::{fs, time::Instant};
 
+use super::super::pattern;
 use crate::{
     authority::Subject,
     host::Host,
@@ -324,7 +325,7 @@ fn a_name_cannot_fake_a_row() {
 #[test]
 fn a_file_that_was_not_searched_to_its_end_is_named() {
     let place = Place::new(&[("a.txt", "hit\n")]);
-    place.write("long.txt", &vec![b'x'; MAX_SEARCHED + 2]);
+    place.write("long.txt", &vec![b'x'; pattern::LONGEST_LINE + 2]);
     let found = place.find("hit");
     assert!(found.contains("a.txt:1:"), "control: {found}");
     assert!(
@@ -333,4 +334,65 @@ fn a_file_that_was_not_searched_to_its_end_is_named() {
         ),
         "{found}"
     );
+}
+
+/// A pattern that would keep a processor busy is matched line by line, against short lines.
+#[test]
+fn what_may_be_much_work_passes_long_lines_over() {
+    let place = Place::new(&[("a.txt", "one\r\nabc #\ntwo\n"), ("sub/b.txt", "#\n")]);
+    let long = [&[b'-'; pattern::LONGEST_LINE_HEAVY][..], b"\nabc #\n"].concat();
+    place.write("long.txt", &long);
+    let heavy = r"^(?:[a-z ]?){1000}#$";
+    let found = place.find(heavy);
+    assert!(found.contains("a.txt:2:") && found.contains("sub/b.txt:1:"), "{found}");
+    assert!(found.contains("line that is too long: 1 file (long.txt)"), "{found}");
+    let found = place.find(r"^(?:[a-z ]?){10}#$");
+    assert!(found.contains("long.txt:2:"), "control: {found}");
+}
+
+#[test]
+fn a_search_that_is_told_to_stop_says_so_with_what_it_found() {
+    let place = Place::new(&[("a.txt", "hit\n")]);
+    let call = Call {
+        pattern: Pattern::new("hit", false).unwrap(),
+        glob: None,
+        rows_around: 0,
+        scope: Scope::of(Arguments::new(&Map::new()), &place.context).unwrap(),
+    };
+    let outcome = call.search(&AtomicBool::new(false)).unwrap();
+    assert!(!outcome.is_error && outcome.text.ends_with("|hit"), "control: {}", outcome.text);
+    let outcome = call.search(&AtomicBool::new(true)).unwrap();
+    assert!(outcome.is_error && outcome.text.ends_with(UNFINISHED), "{}", outcome.text);
+    assert!(!outcome.text.contains("|hit"), "{}", outcome.text);
+}
+
+/// However long the lines around a hit are, only what can be shown of them is held.
+#[test]
+fn of_a_long_line_no_more_is_held_than_is_shown() {
+    let long = "y".repeat(20_000);
+    let text = format!("{long}\n{long}hit{long}\nhit{long}\n{long}\n");
+    let place = Place::new(&[("a.txt", &text)]);
+    let arguments = json!({ "pattern": "hit" });
+    let call = Call {
+        pattern: Pattern::new("hit", false).unwrap(),
+        glob: None,
+        rows_around: 1,
+        scope: Scope::of(Arguments::new(arguments.as_object().unwrap()), &place.context).unwrap(),
+    };
+    let path = place.context.workspace.join("a.txt");
+    let stop = AtomicBool::new(false);
+    let (file, found) = (fs::File::open(&path).unwrap(), Mutex::new(Collection::default()));
+    call.look_into(&mut call.searcher(true), &path, Stoppable { file, stop: &stop }, &found);
+    let found = found.into_inner().unwrap();
+    let rows = &found.files[&path].rows;
+    let held: usize = rows.iter().map(|row| row.text.len()).sum();
+    assert!(rows.len() == 4 && held <= 4 * MAX_LINE * 8, "{held} bytes");
+    assert_eq!(
+        rows.iter().map(|row| row.length).collect::<Vec<_>>(),
+        [20_000, 40_003, 20_003, 20_000]
+    );
+    for row in rows.iter().filter(|row| row.is_hit) {
+        let shown = row.line_for("a.txt");
+        assert!(shown.contains("hit") && shown.len() < 600, "{shown}");
+    }
 }

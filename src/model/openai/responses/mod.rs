@@ -23,12 +23,13 @@ use reqwest::{Url, header};
 use serde_json::{Value, json};
 
 use crate::{
-    message::{Effort, Price},
+    message::Effort,
     model::{
-        Delta, Model, ModelError, Request,
+        Delta, ModelError, Request,
         answer::{self, Ask, Without},
         catalogue::{Facts, OF_KLI, OPENAI_BASE_URL, OpenError, Options},
         http::{Dialect, Target, Whole},
+        wire::Wire,
     },
 };
 
@@ -123,11 +124,6 @@ impl Responses {
         })
     }
 
-    fn body(&self, request: &Request) -> Vec<u8> {
-        let forget = self.no_thinking.load(Ordering::Relaxed);
-        self.body_of(request, if forget { "" } else { &self.facts.name })
-    }
-
     /// Returns the request's JSON with the thinking of the model of this name, which `""` is none.
     fn body_of(&self, request: &Request, name: &str) -> Vec<u8> {
         let frame = encode::Frame {
@@ -141,43 +137,28 @@ impl Responses {
     }
 }
 
-impl Model for Responses {
-    fn name(&self) -> &str {
-        &self.facts.name
+impl Wire for Responses {
+    fn facts(&self) -> &Facts {
+        &self.facts
     }
 
-    fn context_window(&self) -> Option<u64> {
-        self.facts.context_window
+    fn target(&self) -> &Target {
+        &self.target
     }
 
-    fn max_output(&self) -> Option<u64> {
-        self.facts.max_output
+    fn body(&self, request: &Request) -> Vec<u8> {
+        let forget = self.no_thinking.load(Ordering::Relaxed);
+        self.body_of(request, if forget { "" } else { &self.facts.name })
     }
 
-    fn price(&self) -> Option<Price> {
-        self.facts.price
-    }
-
-    fn notices(&self) -> &[String] {
-        &self.facts.notices
-    }
-
-    fn request_bytes(&self, request: &Request) -> Option<u64> {
-        u64::try_from(self.body(request).len()).ok()
-    }
-
-    fn needs_network(&self) -> bool {
-        self.target.needs_network()
-    }
-
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Delta, ModelError>> {
-        let body = self.body(&request);
+    fn ask(&self, request: &Request) -> BoxStream<'static, Result<Delta, ModelError>> {
+        let body = self.body(request);
         let without = Without::thinking(
             &self.facts.name,
-            &request,
+            request,
             REFUSED_THINKING,
             &self.no_thinking,
-            || self.body_of(&request, ""),
+            || self.body_of(request, ""),
         );
         let ask = Ask { body, options: Arc::clone(&self.options), without };
         answer::stream(self.target.clone(), ask, decode::Decoder::default())
