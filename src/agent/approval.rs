@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use crate::tool::preview::Change;
+pub use crate::tool::preview::{Change, Hunk};
 
 use super::{Event, driver::emit};
 

@@ -246,7 +246,9 @@ impl Bench {
         let rule = match answer {
             Some(Answer::Once) => return Ok(given),
             Some(Answer::Always) => {
-                covered.into_iter().for_each(|covered| approver.remember(covered));
+                if let Some(covered) = covered {
+                    approver.remember(covered);
+                }
                 return Ok(given);
             }
             Some(Answer::Deny(_) | Answer::Edit(_)) => Rule::Declined,

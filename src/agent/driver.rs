@@ -128,6 +128,7 @@ impl Agent {
                     continue;
                 }
                 Happened::Op(Some(Op::Shell { command, tells })) => {
+                    let busy = busy || !self.turn.is_idle();
                     let ran = self.shell(command, busy, &mut ops, &mut held, &events).await;
                     let Some(text) = ran.filter(|_| tells) else { continue };
                     Input::Did(text)

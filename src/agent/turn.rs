@@ -106,6 +106,11 @@ impl Turn {
         }
     }
 
+    /// Says whether no prompt is being worked on.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// Takes the calls that wait for a person's answer at this moment: a stop ends them without an
     /// effect.
     pub fn unanswered(&mut self, calls: Vec<(String, Denied)>) {

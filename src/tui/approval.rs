@@ -6,10 +6,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    agent::approval::{Answer, Question, Shown},
-    tool::preview::Change,
-};
+use crate::agent::approval::{Answer, Change, Question, Shown};
 
 use super::{
     cells::{clean, cut, wrap},

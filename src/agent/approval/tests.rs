@@ -550,8 +550,8 @@ fn every_call_is_asked_about_when_all_need_it() {
 
 #[test]
 fn sub_agents_ask_with_their_name_and_are_told() {
-    let task = json!({"prompt": "make it\nnow", "capabilities": "process/exec"});
-    let mut talk = Talk::new(&[calls(&[("task", task)])]);
+    let asked = json!({"prompt": "make it\nnow", "capabilities": "process/exec"});
+    let mut talk = Talk::new(&[calls(&[("task", asked)])]);
     // What the recording says next is the sub-agent's.
     talk.recording = vec![
         talk.recording[0].clone(),

@@ -1,6 +1,8 @@
 use crate::{
-    agent::{Event, Op, approval::Question},
-    tool::preview::Hunk,
+    agent::{
+        Event, Op,
+        approval::{Hunk, Question},
+    },
     tui::{
         key::Typed,
         state::{Effect, Facts, Level, State},
