@@ -16,6 +16,7 @@ use crate::agent::{Event, Op};
 
 use super::{
     block,
+    block::Kind,
     edge::{Answer, Conversation, End, Look, Root, read, size},
     guard::write_all,
     key::{Key, Typed},
@@ -173,6 +174,10 @@ impl Plain<'_> {
                 {
                     Ok(talk) => {
                         self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        if let Some(draft) = &talk.draft {
+                            // There is no line that could hold it to be changed.
+                            self.state.say(Kind::Note, &format!("the prompt was: {draft}"));
+                        }
                         self.talk = talk;
                         self.agent_is_there = true;
                     }
