@@ -17,6 +17,7 @@ use crate::agent::{Event, Op};
 use super::{
     approval::{Asking, LINES, PAUSE},
     block,
+    block::Kind,
     edge::{Answer, Conversation, End, Look, Root, is_silent, read, size},
     found::Found,
     guard::write,
@@ -220,6 +221,10 @@ impl Plain<'_> {
                 {
                     Ok(talk) => {
                         self.state.enter_talk(how, &talk);
+                        if let Some(draft) = &talk.draft {
+                            // There is no line that could hold it to be changed.
+                            self.state.say(Kind::Note, &format!("the prompt was: {draft}"));
+                        }
                         self.talk = talk;
                         self.agent_is_there = true;
                     }

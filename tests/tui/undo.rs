@@ -138,10 +138,10 @@ fn rewind_lists_prompts_and_goes_back_with_the_files() {
     // The prompt stands where it can be changed, and the old session is whole.
     tty.until("the prompt to be changed", |screen| screen.contains("› second prompt"));
     tty.press(" changed\r");
-    tty.sees("first done");
+    tty.sees("third done");
     // The checkpoints went along.
     tty.press("/undo\r");
-    tty.settles();
+    tty.sees("removed: `new/b.txt`, and `new`");
     leave(&mut tty);
     let sessions = env.sessions();
     assert_eq!(sessions.len(), 2, "{sessions:?}");

@@ -73,6 +73,8 @@ pub(crate) struct Report {
     pub(crate) text: String,
     /// Whether it was only said what would be done.
     pub(crate) asks: bool,
+    /// Whether something was done.
+    pub(crate) is_done: bool,
 }
 
 /// What would become of one file.
@@ -138,7 +140,7 @@ impl Checkpointing {
             }
             return match which {
                 Which::Latest => Err(text),
-                Which::Since(_) => Ok(Report { text, asks: false }),
+                Which::Since(_) => Ok(Report { text, ..Report::default() }),
             };
         }
         let since = match which {
@@ -176,7 +178,7 @@ impl Checkpointing {
         }
         report.push_str(&commands(prompts, since));
         if asks {
-            return Ok(Report { text: report, asks });
+            return Ok(Report { text: report, asks, is_done: false });
         }
         if left.iter().any(|number| steps.iter().any(|step| step.numbers.contains(number))) {
             let _infallible = writeln!(
@@ -187,8 +189,7 @@ impl Checkpointing {
         self.end_undo();
         self.there(|store| store.undone(numbers, left, by))
             .map_err(|error| format!("{report}{error}"))?;
-        report.push_str("the model is told with the next prompt; `/redo` takes it back\n");
-        Ok(Report { text: report, asks })
+        Ok(Report { text: report, asks, is_done: true })
     }
 
     /// Takes the last undoing back.
@@ -229,7 +230,7 @@ impl Checkpointing {
             self.there(|store| store.redone(by)).map_err(|error| format!("{text}{error}"))?;
             text.push_str("the model is told with the next prompt\n");
         }
-        Ok(Report { text, asks })
+        Ok(Report { text, asks, is_done: !asks })
     }
 
     /// Returns how many files were changed when the session had more than so many messages.

@@ -49,7 +49,7 @@ impl House<'_> {
         let prompts = self.prompts(session).map(|(_, _, prompts)| prompts).unwrap_or_default();
         let kept = self.checkpoints()?;
         let subject = self.assembly.subject();
-        Ok(kept.undo(subject, Which::Latest, words, &prompts, "/undo")?.text)
+        Ok(told(kept.undo(subject, Which::Latest, words, &prompts, "/undo")?))
     }
 
     fn redo(&self, rest: &str) -> Result<String, String> {
@@ -89,7 +89,7 @@ impl House<'_> {
         }
         let prompt = nth_last(&prompts, number)?;
         let report = self.restore(prompt, words, &prompts, number, " files")?;
-        Ok(report.text)
+        Ok(told(report))
     }
 
     /// Lets a copy of a session begin with its checkpoints. Without them it goes on all the same, and
@@ -114,7 +114,8 @@ impl House<'_> {
         match self.checkpoints()?.undo(self.assembly.subject(), which, words, prompts, &again) {
             // No change at all is no reason to stay.
             Err(sentence) if sentence.starts_with("nothing was changed by kli") => {
-                Ok(Report { text: "kli changed no file since then".to_owned(), asks: false })
+                let text = "kli changed no file since then".to_owned();
+                Ok(Report { text, ..Report::default() })
             }
             other => other,
         }
@@ -198,6 +199,15 @@ impl House<'_> {
         talk.draft = Some(prompt.text);
         Ok(talk)
     }
+}
+
+/// Returns what was done, and that the model will know of it.
+fn told(report: Report) -> String {
+    let mut text = report.text;
+    if report.is_done {
+        text.push_str("the model is told with the next prompt; `/redo` takes it back\n");
+    }
+    text
 }
 
 /// Reads `N [files|conversation] [force] [yes]`.
