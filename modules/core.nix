@@ -25,6 +25,8 @@ let
     inherit (cfg)
       settings
       profiles
+      themes
+      keybindings
       policy
       sandbox
       dataDir
@@ -41,6 +43,8 @@ let
     lib.optional (cfg.sandbox != null) "sandbox"
     ++ lib.optional (cfg.settings != { }) "settings"
     ++ lib.optional (cfg.profiles != { }) "profiles"
+    ++ lib.optional (cfg.themes != { }) "themes"
+    ++ lib.optional (cfg.keybindings != { }) "keybindings"
     ++ lib.optional (cfg.policy != { } && !bindsMachine) "policy"
     ++ lib.optional (cfg.context != null) "context"
     ++ lib.optional (cfg.dataDir != null) "dataDir"
@@ -63,6 +67,8 @@ in
                 package
                 settings
                 profiles
+                themes
+                keybindings
                 policy
                 sandbox
                 context

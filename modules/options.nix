@@ -71,6 +71,24 @@ let
     descriptionClass = "noun";
   };
 
+  # The names that this very kli generates of itself.
+  display = (lib.importJSON ../schema/settings.schema.json).properties;
+  roles = lib.attrNames display.themes.additionalProperties.properties.colors.properties;
+  actions = lib.attrNames display.keybindings.properties;
+  bases = display.themes.additionalProperties.properties.base.enum;
+  only = known: set: lib.all (name: lib.elem name known) (lib.attrNames set);
+  theme = narrowed jsonObject (
+    set:
+    only [ "base" "colors" ] set
+    && lib.elem (set.base or "auto") bases
+    && builtins.isAttrs (set.colors or { })
+    && only roles (set.colors or { })
+    && lib.all builtins.isString (lib.attrValues (set.colors or { }))
+  ) "theme (base: ${lib.concatStringsSep ", " bases}; colors: looks by role, of ${lib.concatStringsSep ", " roles})";
+  bindings =
+    narrowed (types.attrsOf (types.either types.str (types.listOf types.str))) (only actions)
+      "attribute set, by actions (${lib.concatStringsSep ", " actions}), of keys or lists of keys";
+
   sandboxOptions = sandbox: {
     network = mkOption {
       type = types.bool;
@@ -457,6 +475,43 @@ in
     description = ''
       Profiles by name, the same as `settings.profiles`; a name may stand in one of the two only.
       `kli --profile NAME` takes one.
+    '';
+  };
+
+  themes = mkOption {
+    type = types.attrsOf theme;
+    default = { };
+    example = {
+      paper = {
+        base = "light";
+        colors = {
+          error = "bold #af0000";
+          dim = "plain";
+        };
+      };
+    };
+    description = ''
+      Themes of the terminal interface by name, the same as `settings.themes`; a name may stand in
+      one of the two only. `base` is `auto`, `dark` or `light`; `colors` are looks by role, like
+      `bold red`, `208` or `#ff8800 on black`. `settings.theme` takes one.
+    '';
+  };
+
+  keybindings = mkOption {
+    type = bindings;
+    default = { };
+    example = {
+      undo = "ctrl-x";
+      redraw = [
+        "ctrl-l"
+        "ctrl-q"
+      ];
+      suspend = [ ];
+    };
+    description = ''
+      Keys of the terminal interface by what they do, the same as `settings.keybindings`; an action
+      may stand in one of the two only. A key is written like `ctrl-x` or `alt-enter`; an empty list
+      leaves the action without one. What is chosen in the interface itself (`/keys`) comes after it.
     '';
   };
 

@@ -195,6 +195,21 @@ in
       "`p.profiles.review` has the name of a profile that is built in: take another one"
     ];
   };
+  "a theme and an action are in one place, and a theme under a name of its own" = {
+    expr = problems {
+      settings.themes.own = { };
+      settings.keybindings.undo = "ctrl-x";
+      themes.own = { };
+      themes.dark = { };
+      keybindings.undo = "ctrl-q";
+      keybindings.redo = [ ];
+    };
+    expected = [
+      "the theme `own` is in `p.themes` and in `p.settings.themes`: take it out of one of them"
+      "`p.themes.dark` has the name of a theme that is built in: take another one"
+      "the action `undo` is in `p.keybindings` and in `p.settings.keybindings`: take it out of one of them"
+    ];
+  };
   "a setting that does not exist is a warning" = {
     expr = warnings {
       settings.modle = "a/b";

@@ -85,6 +85,8 @@ let
   everything = enabled {
     settings.model = "a/b";
     profiles.own.extends = "review";
+    themes.paper.base = "light";
+    keybindings.undo = "ctrl-x";
     policy.denyTools = [ "bash" ];
     context = "be brief";
     dataDir = "~/data/kli";
@@ -149,6 +151,8 @@ in
       package = "kli";
       settings.model = "a/b";
       profiles.own.extends = "review";
+      themes.paper.base = "light";
+      keybindings.undo = "ctrl-x";
       policy.denyTools = [ "bash" ];
       context = "be brief";
       dataDir = "~/data/kli";
@@ -175,6 +179,8 @@ in
       "sandbox"
       "settings"
       "profiles"
+      "themes"
+      "keybindings"
       "policy"
       "context"
       "dataDir"

@@ -49,6 +49,12 @@ let
     "autonomous"
     "review"
   ];
+  builtinThemes = [
+    "auto"
+    "dark"
+    "light"
+    "none"
+  ];
   builtinKeys = {
     anthropic = "ANTHROPIC_API_KEY";
     openai = "OPENAI_API_KEY";
@@ -369,6 +375,8 @@ let
       lost =
         optional (arguments.settings != { }) "settings"
         ++ optional (arguments.profiles != { }) "profiles"
+        ++ optional (arguments.themes != { }) "themes"
+        ++ optional (arguments.keybindings != { }) "keybindings"
         ++ optional (arguments.policy != { }) "policy"
         ++ optional (arguments.context != null) "context"
         ++ optional (arguments.dataDir != null) "dataDir"
@@ -422,6 +430,8 @@ let
     arguments:
     {
       profiles = { };
+      themes = { };
+      keybindings = { };
       policy = { };
       sandbox = null;
       dataDir = null;
@@ -443,6 +453,8 @@ let
         prefix
         settings
         profiles
+        themes
+        keybindings
         policy
         sandbox
         ;
@@ -471,6 +483,17 @@ let
     ++ map (
       name: "`${prefix}profiles.${name}` has the name of a profile that is built in: take another one"
     ) (filter (name: elem name builtinProfiles) (attrNames profiles))
+    ++ map (
+      name:
+      "the theme ${quoted name} is in `${prefix}themes` and in `${prefix}settings.themes`: take it out of one of them"
+    ) (filter (name: (objects (settings.themes or { })) ? ${name}) (attrNames themes))
+    ++ map (
+      name: "`${prefix}themes.${name}` has the name of a theme that is built in: take another one"
+    ) (filter (name: elem name builtinThemes) (attrNames themes))
+    ++ map (
+      name:
+      "the action ${quoted name} is in `${prefix}keybindings` and in `${prefix}settings.keybindings`: take it out of one of them"
+    ) (filter (name: (objects (settings.keybindings or { })) ? ${name}) (attrNames keybindings))
     ++ optionals (sandbox != null) (
       variableProblems "${prefix}sandbox." sandbox
       ++ secretFileProblems prefix sandbox

@@ -70,6 +70,8 @@ let
       package,
       settings,
       profiles ? { },
+      themes ? { },
+      keybindings ? { },
       policy ? { },
       sandbox,
       context ? null,
@@ -87,6 +89,12 @@ let
               spec.refuseSecrets "${prefix}settings" settings
               // lib.optionalAttrs (profiles != { }) {
                 profiles = settings.profiles or { } // spec.refuseSecrets "${prefix}profiles" profiles;
+              }
+              // lib.optionalAttrs (themes != { }) {
+                themes = settings.themes or { } // spec.refuseSecrets "${prefix}themes" themes;
+              }
+              // lib.optionalAttrs (keybindings != { }) {
+                keybindings = settings.keybindings or { } // spec.refuseSecrets "${prefix}keybindings" keybindings;
               }
             );
             policy = builtins.toJSON (spec.refuseSecrets "${prefix}policy" policy);
@@ -210,6 +218,8 @@ let
         prefix
         settings
         profiles
+        themes
+        keybindings
         policy
         sandbox
         dataDir
@@ -237,6 +247,8 @@ in
               inherit (options)
                 settings
                 profiles
+                themes
+                keybindings
                 policy
                 sandbox
                 context
@@ -274,6 +286,8 @@ in
         inherit (evaluated.config)
           settings
           profiles
+          themes
+          keybindings
           policy
           sandbox
           dataDir
@@ -290,6 +304,8 @@ in
         package
         settings
         profiles
+        themes
+        keybindings
         policy
         sandbox
         context

@@ -6,7 +6,7 @@
 //!
 //! Layers, imports point down only (`tests/repo.rs` checks it; `ARCHITECTURE.md` says why):
 //!
-//! 0. pure: `message`, `authority`, `config`, `sandbox::{spec, plan}`, `model::sse`,
+//! 0. pure: `message`, `authority`, `display`, `config`, `sandbox::{spec, plan}`, `model::sse`,
 //!    `agent::{turn, schedule}`
 //! 1. edges: `host`, `sandbox::{facts, launch}`
 //! 2. services: `model`, `tool`, `session`
@@ -22,6 +22,8 @@ pub mod authority;
 pub mod cli;
 #[cfg(feature = "agent")]
 pub mod config;
+#[cfg(feature = "agent")]
+pub mod display;
 #[cfg(feature = "agent")]
 pub mod host;
 #[cfg(feature = "agent")]

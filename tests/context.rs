@@ -3,6 +3,7 @@
 
 mod files;
 mod mentions;
+mod spending;
 mod system;
 mod tasks;
 

@@ -1,13 +1,14 @@
 //! A thousand runs against a server that fails in every way that servers and networks do, in orders
 //! that are drawn from a seed: delays, splits at any byte, resets, cut bodies, 429, 529 and 500,
 //! errors in the middle of a stream, models that are given up for the next one, interrupts and
-//! steering. What each must come to is worked out beside it, in [`schedule`], by rules of its own.
+//! steering, and compactions that fail in the same ways. What each must come to is worked out beside it, in [`schedule`], by rules of its own.
 //!
 //! After every run the session is read back through kli's own store, and nothing may be missing,
 //! unpaired or there twice: neither in the session, nor in what is shown, nor in what the tools did.
 //! A run that fails names its seed; `KLI_FAULT_SEED=N` runs that one alone.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on should end its test")]
 
+mod compacting;
 mod inside;
 mod interrupts;
 mod processes;

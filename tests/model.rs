@@ -60,6 +60,8 @@ async fn collect(model: &dyn Model, request: Request) -> (Vec<Delta>, Option<Mod
     while let Some(item) = stream.next().await {
         assert!(error.is_none(), "nothing may come after an error: {item:?}");
         match item {
+            // Told before everything else; what is on its way then is told as a whole.
+            Ok(Delta::Begun) => assert_eq!(deltas, []),
             Ok(delta) => deltas.push(delta),
             Err(found) => error = Some(found),
         }
@@ -505,6 +507,24 @@ fn a_cut_off_call_is_delivered_as_the_model_left_it() {
             Delta::Call { id: "t".into(), name: "read".into(), arguments: r#"{"path": "a"#.into() }
         );
         assert!(matches!(&deltas[1], Delta::Done { stop: Stop::MaxTokens, .. }));
+    }
+}
+
+#[test]
+fn a_call_that_breaks_off_in_its_arguments_has_begun() {
+    for wire in Wire::ALL {
+        let stream = wire.answer([tool_use("t", "read", r#"{"path": "a long one"}"#)]);
+        let named = stream.find("\"read\"").unwrap();
+        let event = stream[..named].rfind("\n\n").unwrap() + 2;
+        let after = named + stream[named..].find("\n\n").unwrap() + 2;
+        for (cut, begun) in [(event, false), (after, true)] {
+            let fake = FakeModel::start(vec![Answer::new(stream.clone()).end_after(cut)]);
+            let request = Request { messages: vec![Message::user("hi")], ..Request::default() };
+            let told: Vec<_> = block_on(model(wire, &fake).stream(request).collect());
+            assert_eq!(told.contains(&Ok(Delta::Begun)), begun, "{wire:?}: {told:?}");
+            assert_eq!(told.len(), 1 + usize::from(begun), "{wire:?}: {told:?}");
+            assert!(told.last().unwrap().is_err(), "{wire:?}: {told:?}");
+        }
     }
 }
 

@@ -31,7 +31,7 @@ fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
 
 /// The rooms of each layer, lowest first. A room may import its own room and lower layers.
 const LAYERS: &[&[&str]] = &[
-    &["message", "authority", "config"],
+    &["message", "authority", "display", "config"],
     &["host"],
     &["model", "tool", "session"],
     &["agent"],
@@ -47,10 +47,10 @@ fn is_allowed(from: &str, to: &str) -> bool {
         // The printer sees the agent's operations and events, the vocabulary, and its own streams.
         ("cli::print", to) => ["agent", "message", "cli"].contains(&to),
         // The interface sees the same, and is handed everything else.
-        ("tui", to) => ["agent", "message"].contains(&to),
+        ("tui", to) => ["agent", "message", "display"].contains(&to),
         // Settings hand lists of capabilities to authority, and write prices and levels of effort in
         // the vocabulary's words; all are pure.
-        ("config", "authority" | "message") => true,
+        ("config", "authority" | "message" | "display") | ("display", "authority") => true,
         // Services do not know each other, nor the settings.
         ("model" | "tool" | "session", to) => layer(to) < layer(from) && to != "config",
         (from, to) => layer(to) < layer(from),
@@ -205,6 +205,8 @@ fn generated_documents_are_current() {
     part_is_current("docs/eval.md", "procedures", &kli::tool::eval::procedures::table());
     part_is_current("docs/settings.md", "keys", &keys::markdown(keys::SETTINGS));
     part_is_current("docs/settings.md", "policy", &keys::markdown(keys::POLICY));
+    part_is_current("docs/terminal.md", "keys", &kli::display::key_table());
+    part_is_current("docs/terminal.md", "roles", &kli::display::role_table());
     file_is_current("schema/settings.schema.json", &schema_text(&settings_schema()));
     file_is_current("schema/policy.schema.json", &schema_text(&policy_schema()));
 }

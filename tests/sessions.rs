@@ -17,6 +17,7 @@ use crate::{
     harness::{Env, Ran, lines},
 };
 
+mod compacted;
 mod long;
 mod trouble;
 

@@ -1,6 +1,8 @@
 //! The terminal interface as a person has it: real programs on a pseudo-terminal, read through a
 //! terminal emulator. What is asserted is the screen, what scrolled off it, and the terminal's modes.
 
+mod approval;
+mod choices;
 mod editor;
 mod faults;
 mod hostile;

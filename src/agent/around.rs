@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::{
-    authority::Detail,
+    authority::{Approval, Detail},
     host::files,
     message::{Arguments, ToolCall},
     tool::{Invocation, Outcome, Sink},
@@ -189,8 +189,8 @@ impl Bench {
             name: "read".to_owned(),
             arguments: Arguments::Object(arguments),
         };
-        let (outcome, denied) = match self.admit(&call, None) {
-            Admission::Run(invocation, grants, _) => {
+        let (outcome, denied) = match self.decide(&call, None, Approval::CannotAsk) {
+            Admission::Run(invocation, grants, ..) => {
                 let requested = paths(&*invocation);
                 let sink: Sink = std::sync::Arc::new(|_: &str| {});
                 let outcome = self.clean(invocation.run(grants, sink).await);
@@ -198,7 +198,9 @@ impl Bench {
                 (outcome, None)
             }
             Admission::Refuse(sentence) => (Outcome::error(sentence), None),
-            Admission::Deny(denial) => {
+            Admission::Over(outcome) => (outcome, None),
+            // Nobody is asked about what the person mentions: they can say it themselves.
+            Admission::Deny(denial) | Admission::Ask(_, denial) | Admission::Decline(denial, _) => {
                 let denied = self.denied("read", &denial);
                 (Outcome::error(denial.to_string()), Some(denied))
             }

@@ -10,6 +10,8 @@ pub struct Candidate {
     pub name: String,
     /// What its tokens cost, when somebody said.
     pub price: Option<Price>,
+    /// How many tokens a conversation with it may have, the answer included, when somebody said.
+    pub window: Option<u64>,
 }
 
 /// The models of a conversation, and the one that is asked at the moment.
@@ -22,8 +24,8 @@ pub(super) struct Asked {
     /// Those that were given up in this prompt, with the reason.
     given_up: Vec<(String, String)>,
     cost: Money,
-    /// Whether all that was spent in this prompt is in `cost`.
-    is_known: bool,
+    /// Why not all that was spent in this prompt is in `cost`, as the rest of a sentence.
+    uncounted: Option<String>,
 }
 
 impl Asked {
@@ -34,7 +36,7 @@ impl Asked {
             gone: 0,
             given_up: Vec::new(),
             cost: Money::ZERO,
-            is_known: true,
+            uncounted: None,
         }
     }
 
@@ -47,7 +49,7 @@ impl Asked {
         self.gone = 0;
         self.given_up.clear();
         self.cost = Money::ZERO;
-        self.is_known = true;
+        self.uncounted = None;
     }
 
     /// Returns the number of the model that is asked: 0 is the chosen one.
@@ -62,6 +64,11 @@ impl Asked {
     /// Returns its name.
     pub(super) fn name(&self) -> &str {
         &self.candidate().name
+    }
+
+    /// Returns how many tokens a conversation with it may have, when that is known.
+    pub(super) fn window(&self) -> Option<u64> {
+        self.candidate().window
     }
 
     /// Says whether it is known what its tokens cost.
@@ -88,15 +95,36 @@ impl Asked {
     /// Counts the tokens of an answer; returns what they cost, when that is known.
     pub(super) fn pay(&mut self, usage: Option<Usage>) -> Option<Money> {
         let cost = usage.zip(self.candidate().price).map(|(usage, price)| price.of(usage));
-        self.paid(cost);
+        let why = if usage.is_none() {
+            format!("`{}` does not say how many tokens its answer took", self.name())
+        } else {
+            format!("nobody says what `{}` costs", self.name())
+        };
+        self.add(cost, why);
         cost
     }
 
-    /// Counts what was paid; `None` when nobody knows how much.
+    /// Counts an answer that had begun and was never whole: what had come of it is paid for, and how
+    /// many tokens that were is told with the end alone.
+    pub(super) fn broke_off(&mut self) {
+        let why = format!(
+            "an answer of `{}` broke off, and nobody says how many tokens it took",
+            self.name()
+        );
+        self.add(None, why);
+    }
+
+    /// Counts what a sub-agent paid; `None` when nobody knows how much.
     pub(super) fn paid(&mut self, cost: Option<Money>) {
+        self.add(cost, "nobody says what a sub-agent's answer cost".to_owned());
+    }
+
+    fn add(&mut self, cost: Option<Money>, why: String) {
         match cost {
             Some(cost) => self.cost = self.cost.plus(cost),
-            None => self.is_known = false,
+            None => {
+                self.uncounted.get_or_insert(why);
+            }
         }
     }
 
@@ -105,8 +133,13 @@ impl Asked {
         self.cost
     }
 
+    /// Returns why not all that was spent is known, as the rest of a sentence.
+    pub(super) fn uncounted(&self) -> Option<&str> {
+        self.uncounted.as_deref()
+    }
+
     /// Returns what the prompt has cost; `None` when a part of it is not known.
     pub(super) fn cost(&self) -> Option<Money> {
-        self.is_known.then_some(self.cost)
+        self.uncounted.is_none().then_some(self.cost)
     }
 }

@@ -39,7 +39,8 @@ pub struct Policy {
     pub threshold: u64,
     /// How much of the latest is kept as it is, in tokens.
     pub keep: u64,
-    /// The window in tokens; `None`: unknown, so only the model can tell.
+    /// The most of a model's window that is used, in tokens. `None`: all of it, and where nobody knows
+    /// how much that is, only the model can tell.
     pub window: Option<u64>,
 }
 

@@ -18,6 +18,7 @@ use crate::{
 use super::{
     Event, Fault, FaultKind, Op, Outcome,
     around::Attachment,
+    asking::Consent,
     compact,
     ongoing::{Happened, Ongoing},
     parts::{Parts, Record, told},
@@ -61,6 +62,8 @@ impl Agent {
             redactor: parts.redactor.clone(),
             places: Arc::default(),
             heard: Arc::default(),
+            consent: parts.approver.clone().map_or(Consent::Nobody, Consent::Person),
+            unanswered: Arc::default(),
         };
         bench.attend();
         let screen = Screen::new(parts.redactor.clone());
@@ -75,6 +78,7 @@ impl Agent {
         let candidate = |model: &Arc<dyn Model>| Candidate {
             name: model.name().to_owned(),
             price: model.price(),
+            window: model.context_window(),
         };
         let known = bench.tools.iter().map(|tool| tool.name()).chain(tool_names());
         let turn = Turn::new(parts.model.name().to_owned(), history, parts.budgets, parts.retry)
@@ -98,6 +102,9 @@ impl Agent {
             backlog: Arc::clone(&self.parts.backlog),
             watch: Stopwatch::start(),
         };
+        if let Some(approver) = &self.parts.approver {
+            approver.begin(&events);
+        }
         let mut open = true;
         let mut busy = false;
         let mut held = VecDeque::new();
@@ -109,9 +116,28 @@ impl Agent {
             let input = match happened {
                 Happened::Op(None) => {
                     open = false;
+                    if let Some(approver) = &self.parts.approver {
+                        approver.close();
+                    }
                     continue;
                 }
+                Happened::Op(Some(Op::Approve { id, answer })) => {
+                    if let Some(approver) = &self.parts.approver {
+                        approver.answer(id, answer);
+                    }
+                    continue;
+                }
+                Happened::Op(Some(Op::Shell { command, tells })) => {
+                    let ran = self.shell(command, busy, &mut ops, &mut held, &events).await;
+                    let Some(text) = ran.filter(|_| tells) else { continue };
+                    Input::Did(text)
+                }
                 Happened::Op(Some(op)) => {
+                    let op = match op {
+                        // The prompt that it was meant for has ended: it is one of its own.
+                        Op::Steer(text) if !busy => Op::Submit(text),
+                        other => other,
+                    };
                     if !busy && matches!(op, Op::Submit(_) | Op::Compact { .. }) {
                         busy = true;
                         self.begin();
@@ -128,6 +154,7 @@ impl Agent {
                         Op::Compact { focus } => Input::Compact(focus),
                         Op::Interrupt => Input::Stop(Why::Interrupt),
                         Op::Terminate => Input::Stop(Why::Terminate),
+                        Op::Approve { .. } | Op::Shell { .. } => continue,
                     }
                 }
                 Happened::Stream(Some(Ok(delta))) => {
@@ -158,6 +185,12 @@ impl Agent {
                     Input::Stop(Why::Time(self.parts.budgets.time.unwrap_or_default()))
                 }
             };
+            if matches!(input, Input::Stop(_)) {
+                // What waits for a person is listed while it still waits; what is cut off tells what it
+                // used up and was denied.
+                self.turn.unanswered(self.bench.unanswered.now());
+                ongoing.cut_off();
+            }
             for input in self.accompanied(input, &events) {
                 for input in self.screen.pass(input) {
                     busy &= !self.take(input, &mut ongoing, &events);
@@ -185,7 +218,9 @@ impl Agent {
             }
         }
         while let Some(input) = next.take() {
-            for mut action in self.turn.step(input) {
+            let actions = self.turn.step(input);
+            self.parts.ledger.set_owing(self.turn.owes());
+            for mut action in actions {
                 // Once something could not be recorded, nothing takes effect any more.
                 let harmless =
                     matches!(action, Action::Abort | Action::Emit(_) | Action::Finish(_));
@@ -272,12 +307,7 @@ impl Agent {
                 ongoing.work = Some(self.bench.work(calls, events, &sender));
                 ongoing.results = Some(receiver);
             }
-            Action::Abort => {
-                ongoing.stream = None;
-                ongoing.work = None;
-                ongoing.results = None;
-                ongoing.retry_at = None;
-            }
+            Action::Abort => ongoing.cut_off(),
             Action::Emit(event) => {
                 match &event {
                     Event::Asking { .. } => ongoing.watch.turn(),

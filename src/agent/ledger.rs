@@ -14,12 +14,17 @@ pub struct Ledger(Mutex<State>);
 struct State {
     tokens: u64,
     money: Money,
+    /// Whether nobody knows what some of it cost.
+    is_unknown: bool,
+    /// Whether an answer has begun that nobody has counted yet.
+    owes: bool,
     reports: Vec<Report>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { tokens: 0, money: Money::ZERO, reports: Vec::new() }
+        let (tokens, money, reports) = (0, Money::ZERO, Vec::new());
+        Self { tokens, money, is_unknown: false, owes: false, reports }
     }
 }
 
@@ -44,21 +49,34 @@ impl Ledger {
         *self.lock() = State::default();
     }
 
-    /// Takes tokens off, and what they cost.
+    /// Takes tokens off, and what they cost; `None` when nobody knows.
     pub(super) fn spend(&self, usage: Usage, cost: Option<Money>) {
         let mut state = self.lock();
         state.tokens = state.tokens.saturating_add(usage.total());
         state.money = state.money.plus(cost.unwrap_or(Money::ZERO));
+        state.is_unknown |= cost.is_none();
     }
 
-    /// Returns what is left of a run's bounds.
+    /// Returns what is left of a run's bounds: no money once nobody knows how much was spent.
     pub(super) fn left_of(&self, budgets: Budgets) -> Budgets {
         let state = self.lock();
         Budgets {
             tokens: budgets.tokens.map(|limit| limit.saturating_sub(state.tokens)),
-            cost: budgets.cost.map(|limit| limit.minus(state.money)),
+            cost: budgets
+                .cost
+                .map(|limit| if state.is_unknown { Money::ZERO } else { limit.minus(state.money) }),
             ..budgets
         }
+    }
+
+    /// Notes whether an answer has begun that nobody has counted yet.
+    pub(super) fn set_owing(&self, owes: bool) {
+        self.lock().owes = owes;
+    }
+
+    /// Says whether an answer had begun that nobody has counted.
+    pub(super) fn owes(&self) -> bool {
+        self.lock().owes
     }
 
     /// Takes what a sub-agent tells. What it spent is taken off already.

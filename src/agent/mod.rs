@@ -9,8 +9,10 @@
 //!
 //! It must not know settings files, the command line or any front end.
 
+pub mod approval;
 mod around;
 mod asked;
+mod asking;
 mod backlog;
 pub mod compact;
 pub mod context;
@@ -21,6 +23,7 @@ mod mentions;
 mod nested;
 mod ongoing;
 mod parts;
+mod person;
 mod prompt;
 mod quote;
 pub mod schedule;
@@ -40,6 +43,7 @@ use serde_json::Value;
 
 use crate::message::{Arguments, Money, Usage};
 
+pub use approval::Approver;
 pub use backlog::Backlog;
 pub use compact::Compacted;
 pub use context::Surroundings;
@@ -60,11 +64,25 @@ pub enum Op {
     Submit(String),
     /// Say something while the agent works; it is delivered at the next boundary.
     Steer(String),
-    /// Make the conversation shorter: now, or at the next boundary while the agent works. One that is
-    /// idle ends it with an [`Event::Done`], whose text is the summary.
+    /// Make the conversation shorter: now, or while the agent works at the next boundary, which may be
+    /// the end of its prompt. One that is idle ends it with an [`Event::Done`], whose text is the summary.
     Compact {
         /// What the summary should pay attention to.
         focus: Option<String>,
+    },
+    /// Answer the question of that number ([`Event::Approval`]); one that is over already is let be.
+    Approve {
+        /// The question's number.
+        id: u64,
+        /// What the person says.
+        answer: approval::Answer,
+    },
+    /// Run a command of the person's own, while the agent is idle; ends with an [`Event::Done`].
+    Shell {
+        /// The command line.
+        command: String,
+        /// Whether the conversation tells of it, so that the model sees what it printed.
+        tells: bool,
     },
     /// Stop the stream and the tools now; the session stays usable.
     Interrupt,
@@ -84,6 +102,13 @@ pub enum Event {
     Text(String),
     /// A piece of visible thinking.
     Thinking(String),
+    /// A call waits for a person's answer ([`Op::Approve`]). One question is open at a time.
+    Approval(Box<approval::Question>),
+    /// A question is over without an answer.
+    Withdrawn {
+        /// Its number.
+        id: u64,
+    },
     /// A tool starts.
     ToolStarted {
         /// The call's identifier.

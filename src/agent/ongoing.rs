@@ -38,18 +38,28 @@ pub(super) enum Happened {
 }
 
 impl Ongoing {
-    /// Waits for whatever comes first. Results come before signals: what a call has done by then is
-    /// told as it was, and there are no more of them than calls. Signals come before the stream, so
-    /// that a fast stream cannot starve an interrupt.
+    /// Ends the stream, the tools and the wait for a retry.
+    pub(super) fn cut_off(&mut self) {
+        self.stream = None;
+        self.work = None;
+        self.results = None;
+        self.retry_at = None;
+    }
+
+    /// Waits for whatever comes first. Calls and their results come before signals: what a call has
+    /// done by then is told as it was, though nobody had looked at it yet, and there are no more of
+    /// them than calls. Signals come before the stream, so that a fast stream cannot starve an
+    /// interrupt.
     pub(super) async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
         let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
         let full = stream.is_some() && backlog.is_full();
         tokio::select! {
             biased;
+            // First: a call that has ended puts its result there when it is looked at.
+            () = ended(work) => Happened::WorkDone,
             result = next_result(results) => Happened::Result(result),
             op = ops.recv(), if open => Happened::Op(op),
             () = at(*deadline) => Happened::Deadline,
-            () = ended(work) => Happened::WorkDone,
             () = backlog.room(), if full => Happened::Room,
             delta = next_delta(stream), if !full => Happened::Stream(delta),
             () = at(*retry_at) => Happened::RetryDue,
@@ -89,3 +99,6 @@ async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    Backlog, Budgets, Denied, Ledger, Surroundings,
+    Approver, Backlog, Budgets, Denied, Ledger, Surroundings,
     compact::{Compacted, Policy},
     turn::Retry,
 };
@@ -95,6 +95,10 @@ pub struct Parts {
     pub mentions: bool,
     /// What the run and its sub-agents use up together.
     pub ledger: Arc<Ledger>,
+    /// Who asks the person about calls that need it; `None` = nobody can be asked.
+    pub approver: Option<Approver>,
+    /// What commands of the person's own may do; `None` = there is nobody to run any.
+    pub own: Option<Arc<Subject>>,
     /// Whether to tell where the time went.
     pub timed: bool,
 }

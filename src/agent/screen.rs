@@ -9,18 +9,39 @@ use crate::{
 
 use super::turn::Input;
 
-/// What takes keys out of the pieces of an answer.
+/// What takes keys out of the pieces of an answer. A key can be in parts that are shown one after the
+/// other, or that are kept together: so text and thinking are read each for itself and as they come.
 #[derive(Debug)]
 pub(super) struct Screen {
     redactor: Redactor,
+    /// Text and thinking in the order in which they come.
+    all: Pieces,
     text: Pieces,
     thinking: Pieces,
+    /// What the last piece was a part of.
+    last: Said,
+}
+
+/// What an answer says in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Text,
+    Thinking,
+}
+
+impl Said {
+    fn delta(self, piece: String) -> Delta {
+        match self {
+            Self::Text => Delta::Text(piece),
+            Self::Thinking => Delta::Thinking(piece),
+        }
+    }
 }
 
 impl Screen {
     pub(super) fn new(redactor: Redactor) -> Self {
-        let (text, thinking) = (redactor.pieces(), redactor.pieces());
-        Self { redactor, text, thinking }
+        let (all, text, thinking) = (redactor.pieces(), redactor.pieces(), redactor.pieces());
+        Self { redactor, all, text, thinking, last: Said::Text }
     }
 
     /// Returns what the machine gets to know of an input. Results of tools come clean already.
@@ -31,26 +52,23 @@ impl Screen {
         let mut inputs = Vec::with_capacity(2);
         let input = match input {
             Input::Delta(Delta::Text(piece)) => {
-                self.end_of_thinking(&mut inputs);
-                inputs.extend(shown(self.text.push(&piece)).map(Delta::Text).map(Input::Delta));
+                self.said(Said::Text, &piece, &mut inputs);
                 return inputs;
             }
             Input::Delta(Delta::Thinking(piece)) => {
-                self.end_of_text(&mut inputs);
-                let piece = shown(self.thinking.push(&piece));
-                inputs.extend(piece.map(Delta::Thinking).map(Input::Delta));
+                self.said(Said::Thinking, &piece, &mut inputs);
                 return inputs;
             }
             mut other => {
                 // What others say meanwhile is no end of the answer: a key may go on behind it.
                 if matches!(other, Input::Delta(_) | Input::Failed(_) | Input::Stop(_)) {
-                    self.end_of_thinking(&mut inputs);
-                    self.end_of_text(&mut inputs);
+                    self.end_of_part(&mut inputs);
                 }
                 match &mut other {
                     Input::Submit(text)
                     | Input::Steer(text)
                     | Input::Reference(text)
+                    | Input::Did(text)
                     | Input::Compact(Some(text)) => {
                         self.redactor.text(text);
                     }
@@ -92,16 +110,35 @@ impl Screen {
         }
     }
 
-    /// What was held back turned out to be the start of no key.
-    fn end_of_text(&mut self, inputs: &mut Vec<Input>) {
-        inputs.extend(shown(self.text.finish()).map(Delta::Text).map(Input::Delta));
+    fn said(&mut self, kind: Said, piece: &str, inputs: &mut Vec<Input>) {
+        if kind != self.last {
+            self.end_of_part(inputs);
+            self.last = kind;
+        }
+        let piece = self.all.push(piece);
+        let piece = self.own().push(&piece);
+        inputs.extend(shown(kind, piece));
     }
 
-    fn end_of_thinking(&mut self, inputs: &mut Vec<Input>) {
-        inputs.extend(shown(self.thinking.finish()).map(Delta::Thinking).map(Input::Delta));
+    /// Lets go what was held back of the part that ends here.
+    fn end_of_part(&mut self, inputs: &mut Vec<Input>) {
+        let rest = self.all.part();
+        let mut piece = self.own().push(&rest);
+        piece.push_str(&self.own().part());
+        inputs.extend(shown(self.last, piece));
+    }
+
+    fn own(&mut self) -> &mut Pieces {
+        match self.last {
+            Said::Text => &mut self.text,
+            Said::Thinking => &mut self.thinking,
+        }
     }
 }
 
-fn shown(piece: String) -> Option<String> {
-    (!piece.is_empty()).then_some(piece)
+fn shown(kind: Said, piece: String) -> Option<Input> {
+    (!piece.is_empty()).then(|| Input::Delta(kind.delta(piece)))
 }
+
+#[cfg(test)]
+mod tests;

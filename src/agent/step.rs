@@ -44,6 +44,8 @@ pub enum Input {
     Steer(String),
     /// Reference to show the model at the next boundary; alone it is no reason to ask.
     Reference(String),
+    /// Something that a person did themselves; the model reads of it with the next prompt.
+    Did(String),
     /// A refusal outside the calls of this conversation: of what a prompt mentions, or of a
     /// sub-agent's call.
     Refused {
@@ -90,6 +92,8 @@ pub struct CallResult {
     pub result: ToolResult,
     /// The refusals: of itself, or of calls that it made.
     pub denied: Vec<Denied>,
+    /// What a person did not approve; that is no failure of the run.
+    pub declined: Vec<Denied>,
     /// The atoms under which it was allowed.
     pub allowed: Vec<String>,
     /// Physical paths that it created or changed.

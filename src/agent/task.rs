@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::{
-    authority::{Atom, Confinement, Grant, List, Narrowing, Request, Subject},
+    authority::{self, Atom, Confinement, Grant, List, Narrowing, Request, Subject},
     host::files,
     message::{Arguments, Money, Redactor, Usage},
     model::Model,
@@ -19,8 +19,9 @@ use crate::{
 };
 
 use super::{
-    Agent, Backlog, Budgets, Denied, Event, Journal, Ledger, Op, Outcome as End, Parts, Summary,
-    compact::Policy, context::Surroundings, ledger::Report, turn::Retry,
+    Agent, Approver, Backlog, Budgets, Denied, Event, Journal, Ledger, Op, Outcome as End, Parts,
+    Summary, compact::Policy, context::Surroundings, ledger::Report, quote::on_one_line,
+    turn::Retry,
 };
 
 /// How often a sub-agent may ask the model when the call does not say.
@@ -84,6 +85,8 @@ pub struct Family {
     pub backlog: Arc<Backlog>,
     /// The common account.
     pub ledger: Arc<Ledger>,
+    /// Who asks the person about its calls.
+    pub approver: Option<Approver>,
     /// Where cut results are kept.
     pub results: Option<PathBuf>,
     /// Begins a session for a sub-agent.
@@ -197,6 +200,11 @@ impl Invocation for Call {
         vec![Request::bare(Atom::AgentSpawn)]
     }
 
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let report = authority::Report::new(&self.subject, self.family.confinement);
+        vec![("it may", report.text()), ("turns at most", self.turns.to_string())]
+    }
+
     fn effect(&self) -> Effect {
         if only_reads(&self.subject) { Effect::Read } else { Effect::Barrier }
     }
@@ -241,6 +249,7 @@ impl Call {
             sink(&format!("[{notice}]\n"));
         }
         let turns = family.budgets.turns.map_or(self.turns, |most| most.min(self.turns));
+        let own = Arc::new(Ledger::default());
         let child = Agent::new(Parts {
             model: Arc::clone(&family.model),
             fallbacks: family.fallbacks.clone(),
@@ -272,26 +281,33 @@ impl Call {
             backlog: Arc::clone(&family.backlog),
             surroundings: family.surroundings.clone(),
             mentions: false,
-            ledger: Arc::default(),
+            ledger: Arc::clone(&own),
+            approver: family.approver.as_ref().map(|approver| approver.of(self.label())),
+            own: None,
             timed: false,
         });
         let (ops, inbox) = mpsc::unbounded_channel();
         let (outbox, events) = mpsc::unbounded_channel();
         drop(ops.send(Op::Submit(self.prompt.clone())));
-        let mut denials = Denials { ledger: &family.ledger, denied: Vec::new(), is_open: true };
-        let listening = listen(events, ops, &sink, &mut denials, family.budgets);
+        let mut account =
+            Account { ledger: &family.ledger, own, events, denied: Vec::new(), is_open: true };
+        let listening = listen(&mut account, ops, &sink, family.budgets);
         let (summary, ()) = tokio::join!(listening, child.run(inbox, outbox));
         let Some(summary) = summary else {
             return Outcome::error("the sub-agent ended without a result");
         };
         if summary.cost.is_none() && summary.turns > 0 {
-            // Nobody knows what some of it cost, so nobody knows what the whole run did.
-            let spent = Some((Usage::default(), None));
-            family.ledger.report(Report { spent, ..Report::default() });
+            account.spent(Usage::default(), None);
         }
-        denials.is_open = summary.exit == 3;
-        drop(denials);
+        account.is_open = summary.exit == 3;
+        drop(account);
         self.outcome(&summary, turns, kept.id.as_deref())
+    }
+
+    /// Returns what its questions are known by: the beginning of its prompt.
+    fn label(&self) -> String {
+        let text: String = self.prompt.chars().take(SHOWN).collect();
+        format!("sub-agent: {}", on_one_line(text.trim()))
     }
 
     fn outcome(&self, summary: &Summary, turns: u64, session: Option<&str>) -> Outcome {
@@ -307,7 +323,8 @@ impl Call {
                 "its budget of {turns} turns is used up; give it less to do, or more in `max_turns` \
                  (at most {MOST_TURNS})"
             )),
-            (End::Budget | End::Interrupted, None) => {
+            // Its own sentence would name what was left, which nobody has set.
+            (End::Budget, _) | (End::Interrupted, None) => {
                 Some("the run's budget is used up".to_owned())
             }
             (_, Some(fault)) => Some(fault.message.clone()),
@@ -336,15 +353,44 @@ impl Call {
     }
 }
 
-/// What a sub-agent was denied; told to its parent whatever ends it.
-struct Denials<'a> {
+/// What a sub-agent uses up and was denied; told to its parent whatever ends it.
+struct Account<'a> {
+    /// The common account.
     ledger: &'a Ledger,
+    /// The sub-agent's own, which knows whether an answer is on its way.
+    own: Arc<Ledger>,
+    events: UnboundedReceiver<Event>,
     denied: Vec<Denied>,
     is_open: bool,
 }
 
-impl Drop for Denials<'_> {
+impl Account<'_> {
+    /// Counts what the sub-agent spent; `None` when nobody knows how much: then nobody knows what the
+    /// whole run did.
+    fn spent(&self, usage: Usage, cost: Option<Money>) {
+        self.ledger.spend(usage, cost);
+        self.ledger.report(Report { spent: Some((usage, cost)), ..Report::default() });
+    }
+
+    fn denied(&mut self, denied: Denied) {
+        let detail = format!("in a sub-agent: {}", denied.detail);
+        self.denied.push(Denied { detail, ..denied });
+    }
+}
+
+impl Drop for Account<'_> {
     fn drop(&mut self) {
+        // Cut off, it may have told what nobody has heard yet.
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                Event::Usage { usage, cost, .. } => self.spent(usage, cost),
+                Event::Denied { denied, .. } => self.denied(denied),
+                _ => {}
+            }
+        }
+        if self.own.owes() {
+            self.spent(Usage::default(), None);
+        }
         let (denied, is_open) = (std::mem::take(&mut self.denied), self.is_open);
         if !denied.is_empty() {
             self.ledger.report(Report { denied, is_open, ..Report::default() });
@@ -354,29 +400,25 @@ impl Drop for Denials<'_> {
 
 /// Shows what a sub-agent does, keeps the common account, and returns how it ended.
 async fn listen(
-    mut events: UnboundedReceiver<Event>,
+    account: &mut Account<'_>,
     ops: UnboundedSender<Op>,
     sink: &Sink,
-    denials: &mut Denials<'_>,
     budgets: Budgets,
 ) -> Option<Summary> {
-    while let Some(event) = events.recv().await {
+    while let Some(event) = account.events.recv().await {
         match event {
             Event::Done(summary) => return Some(*summary),
             Event::Usage { usage, cost, .. } => {
-                let ledger = denials.ledger;
-                ledger.spend(usage, cost);
-                ledger.report(Report { spent: Some((usage, cost)), ..Report::default() });
+                account.spent(usage, cost);
                 // Others may have used up what it was given.
-                let left = ledger.left_of(budgets);
+                let left = account.ledger.left_of(budgets);
                 if left.tokens == Some(0) || left.cost == Some(Money::ZERO) {
                     drop(ops.send(Op::Interrupt));
                 }
             }
             Event::Denied { denied, .. } => {
                 sink(&format!("[denied: {}]\n", denied.detail));
-                let detail = format!("in a sub-agent: {}", denied.detail);
-                denials.denied.push(Denied { detail, ..denied });
+                account.denied(denied);
             }
             Event::Text(text) => sink(&text),
             Event::ToolStarted { name, arguments, .. } => {

@@ -21,7 +21,8 @@ use super::{
 
 pub use super::asked::Candidate;
 pub use super::step::{Action, CallResult, Input, Retry, Why};
-use compaction::{Compacting, Compaction};
+use compaction::{Compacting, Compaction, Then};
+use ending::Closing;
 
 /// How often in a row the model may answer with nothing but calls that cannot be run: of tools that
 /// there are not, or with arguments that cannot be read.
@@ -30,10 +31,20 @@ const UNUSABLE_TURNS: u32 = 3;
 #[derive(Debug)]
 enum State {
     Idle,
-    Asking { attempt: u32, blocks: Vec<Block> },
+    Asking(Asking),
     Waiting { attempt: u32 },
     Working { calls: Vec<ToolCall>, results: Vec<Option<CallResult>>, committed: usize },
     Compacting(Box<Compacting>),
+}
+
+/// An answer that is on its way.
+#[derive(Debug, Default)]
+struct Asking {
+    /// How often the request failed.
+    attempt: u32,
+    blocks: Vec<Block>,
+    /// Whether anything of it has come, also what is not kept.
+    begun: bool,
 }
 
 /// One conversation's machine.
@@ -61,13 +72,17 @@ pub struct Turn {
     /// Whether a turn went by without a count of tokens in this prompt.
     uncounted: bool,
     compaction: Compaction,
+    /// How the prompt ends once the conversation was made shorter.
+    closing: Option<Closing>,
+    /// Calls that wait for a person, each with its refusal; told before a stop.
+    unanswered: Vec<(String, Denied)>,
 }
 
 impl Turn {
     /// Starts a machine on a history whose calls and results are paired.
     pub fn new(model: String, history: Vec<Message>, budgets: Budgets, retry: Retry) -> Self {
         Self {
-            asked: Asked::new(Candidate { name: model, price: None }),
+            asked: Asked::new(Candidate { name: model, price: None, window: None }),
             tools: BTreeSet::new(),
             watch: Watch::new(budgets.repeats.unwrap_or(REPEATS)),
             budgets,
@@ -86,7 +101,15 @@ impl Turn {
             changed: Vec::new(),
             unusable_turns: 0,
             uncounted: false,
+            closing: None,
+            unanswered: Vec::new(),
         }
+    }
+
+    /// Takes the calls that wait for a person's answer at this moment: a stop ends them without an
+    /// effect.
+    pub fn unanswered(&mut self, calls: Vec<(String, Denied)>) {
+        self.unanswered = calls;
     }
 
     /// Sets who is asked, those that take the place of the chosen one in order, and the names of the
@@ -99,6 +122,7 @@ impl Turn {
         tools: impl IntoIterator<Item = String>,
     ) -> Self {
         self.asked.set(chosen, fallbacks);
+        self.compaction.asks(self.asked.window());
         self.tools = tools.into_iter().collect();
         self
     }
@@ -106,6 +130,15 @@ impl Turn {
     /// Returns the number of the model to ask: 0 is the chosen one, 1 the first after it.
     pub fn asks(&self) -> usize {
         self.asked.number()
+    }
+
+    /// Says whether an answer has begun that nobody has counted yet.
+    pub fn owes(&self) -> bool {
+        match &self.state {
+            State::Asking(asking) => asking.begun,
+            State::Compacting(work) => work.owes(),
+            State::Idle | State::Waiting { .. } | State::Working { .. } => false,
+        }
     }
 
     /// Returns the conversation as it is to be sent.
@@ -123,6 +156,10 @@ impl Turn {
                 _ => self.steering.push(text),
             },
             Input::Reference(text) => self.references.push(text),
+            Input::Did(text) => {
+                self.record(Message::user(text), &mut out);
+                out.push(Action::Sync);
+            }
             Input::Refused { denied, is_open } => self.refused(denied, is_open, &mut out),
             Input::Spent(usage, cost) => {
                 self.usage.add(usage);
@@ -136,7 +173,7 @@ impl Turn {
                     if self.tell(&mut out) {
                         out.push(Action::Sync);
                     }
-                    self.state = State::Asking { attempt, blocks: Vec::new() };
+                    self.state = State::Asking(Asking { attempt, ..Asking::default() });
                     out.push(Action::Ask);
                 }
                 self.summarise(&mut out);
@@ -170,7 +207,7 @@ impl Turn {
         self.uncounted = false;
         self.watch.clear();
         self.asked.begin();
-        self.compaction.begin();
+        self.compaction.begin(self.asked.window());
     }
 
     fn record(&mut self, message: Message, out: &mut Vec<Action>) {
@@ -186,11 +223,11 @@ impl Turn {
             self.finish(Outcome::Budget, Some(fault), out);
             return;
         }
-        if self.compacts(out) {
+        if self.compacts(Then::Ask, out) {
             return;
         }
         self.turns += 1;
-        self.state = State::Asking { attempt: 0, blocks: Vec::new() };
+        self.state = State::Asking(Asking::default());
         out.push(Action::Sync);
         out.push(Action::Emit(Event::Asking { turn: self.turns }));
         out.push(Action::Ask);
@@ -210,6 +247,10 @@ impl Turn {
         told
     }
 
+    fn has_steering(&self) -> bool {
+        !self.steering.is_empty()
+    }
+
     fn over_budget(&self) -> Option<Fault> {
         let turns = self.budgets.turns.filter(|limit| self.turns >= *limit);
         let turns = turns.map(|limit| {
@@ -223,8 +264,10 @@ impl Turn {
         if matches!(self.state, State::Compacting(_)) {
             return self.summary_delta(delta, out);
         }
-        let State::Asking { blocks, .. } = &mut self.state else { return };
+        let State::Asking(Asking { blocks, begun, .. }) = &mut self.state else { return };
+        *begun = !matches!(delta, Delta::Done { .. });
         match delta {
+            Delta::Begun => {}
             Delta::Text(text) => {
                 out.push(Action::Emit(Event::Text(text.clone())));
                 match blocks.last_mut() {
@@ -294,7 +337,7 @@ impl Turn {
                 Stop::Refusal => {
                     self.fall_short(Outcome::Error, "the model declined to go on", out);
                 }
-                _ if !self.steering.is_empty() => self.ask(out),
+                _ if self.has_steering() => self.ask(out),
                 _ if text.trim().is_empty() => {
                     self.fall_short(Outcome::Error, "the model's answer was empty", out);
                 }
@@ -360,6 +403,9 @@ impl Turn {
             for denied in result.denied {
                 self.refused(denied, true, out);
             }
+            for denied in result.declined {
+                self.refused(denied, false, out);
+            }
             for path in result.changed {
                 if !self.changed.contains(&path) {
                     self.changed.push(path.clone());
@@ -384,10 +430,17 @@ impl Turn {
     fn close_calls(&mut self, text: &str, out: &mut Vec<Action>) {
         if let State::Working { calls, results, .. } = &mut self.state {
             for (index, (call, slot)) in calls.iter().zip(results.iter_mut()).enumerate() {
+                let waited = self.unanswered.iter().find(|(id, _)| *id == call.id);
+                let text = waited.map_or_else(
+                    || text.to_owned(),
+                    |(_, denied)| format!("denied: {}; nothing was done", denied.detail),
+                );
+                let declined = waited.iter().map(|(_, denied)| denied.clone()).collect();
                 slot.get_or_insert_with(|| CallResult {
                     index,
-                    result: ToolResult { call: call.id.clone(), text: text.into(), is_error: true },
+                    result: ToolResult { call: call.id.clone(), text, is_error: true },
                     denied: Vec::new(),
+                    declined,
                     allowed: Vec::new(),
                     changed: Vec::new(),
                 });
@@ -401,22 +454,27 @@ impl Turn {
             return;
         }
         out.push(Action::Abort);
+        if self.owes() {
+            self.asked.broke_off();
+        }
         if let Why::Journal(message) = why {
-            // Nothing can be recorded any more; the next start repairs what is open.
+            // Nothing can be recorded any more; the next start repairs what is open. Who goes on
+            // without one has every call answered all the same.
+            self.close_calls("interrupted: the session could not be written", &mut Vec::new());
             self.finish(Outcome::Error, Some(internal(message)), out);
             return;
         }
-        if let State::Asking { blocks, .. } = &mut self.state {
+        if let State::Asking(Asking { blocks, .. }) = &mut self.state {
             let blocks = std::mem::take(blocks);
-            if !blocks.is_empty() {
-                self.asked.pay(None);
-            }
             self.keep_partial(blocks, "not run: interrupted", out);
         } else {
-            self.leave_summary();
             self.close_calls("interrupted: the call was stopped and may have had effects", out);
         }
         match why {
+            // All that was asked for is there.
+            Why::Time(_) if self.closing.is_some() => {
+                self.conclude_in_time(out);
+            }
             Why::Time(limit) => {
                 let message = format!(
                     "the budget of {} s is used up; raise it with `--timeout`",

@@ -11,7 +11,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use crate::{
-    authority::{Atom, Denial, Grant, Request, Subject},
+    authority::{Approval, Atom, Denial, Grant, Request, Rule, Subject},
     message::{Arguments, Redactor, ToolCall, ToolResult},
     tool::{Context, Effect, Invocation, Outcome, Sink, Tool},
 };
@@ -19,6 +19,7 @@ use crate::{
 use super::{
     Denied, Event,
     around::{Places, paths},
+    asking::{Consent, Unanswered},
     driver::emit,
     nested::Heard,
     schedule,
@@ -56,6 +57,10 @@ pub(super) struct Bench {
     pub(super) places: Arc<Places>,
     /// What the calls within the call that runs came to.
     pub(super) heard: Arc<Mutex<Heard>>,
+    /// Who says yes to calls that need it.
+    pub(super) consent: Consent,
+    /// The calls that wait for that.
+    pub(super) unanswered: Arc<Unanswered>,
 }
 
 impl Bench {
@@ -132,13 +137,15 @@ impl Bench {
         })
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         index: usize,
-        call: ToolCall,
+        mut call: ToolCall,
         prepared: Option<Box<dyn Invocation>>,
         events: &UnboundedSender<Event>,
     ) -> CallResult {
+        // Nothing has begun while a person is asked.
+        let admission = self.admit(&mut call, prepared).await;
         emit(
             events,
             Event::ToolStarted {
@@ -147,8 +154,12 @@ impl Bench {
                 arguments: call.arguments.clone(),
             },
         );
-        let (mut outcome, mut denied, mut allowed) = match self.admit(&call, prepared) {
-            Admission::Run(invocation, grants, allowed) => {
+        let (mut denied, mut declined, mut allowed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut told = Vec::new();
+        let mut outcome = match admission {
+            Admission::Run(invocation, grants, atoms, changed) => {
+                allowed = atoms;
+                told.extend(changed);
                 let pieces = Arc::new(Mutex::new(self.redactor.pieces()));
                 let (id, sender, live) = (call.id.clone(), events.clone(), Arc::clone(&pieces));
                 let show = move |text: String| {
@@ -164,19 +175,30 @@ impl Bench {
                 let outcome = invocation.run(grants, sink).await;
                 self.places.note(requested, &outcome);
                 show_rest(pieces.lock().unwrap_or_else(PoisonError::into_inner).finish());
-                (outcome, Vec::new(), allowed)
+                outcome
             }
-            Admission::Refuse(text) => (Outcome::error(text), Vec::new(), Vec::new()),
-            Admission::Deny(denial) => {
-                let text = format!("{denial}; nothing was done");
-                (Outcome::error(text), vec![self.denied(&call.name, &denial)], Vec::new())
+            Admission::Refuse(text) => Outcome::error(text),
+            Admission::Over(outcome) => outcome,
+            Admission::Deny(denial) | Admission::Ask(_, denial) => {
+                denied.push(self.denied(&call.name, &denial));
+                Outcome::error(format!("{denial}; nothing was done"))
+            }
+            Admission::Decline(denial, sentence) => {
+                declined.push(self.denied(&call.name, &denial));
+                Outcome::error(refused(&denial, sentence.as_deref()))
             }
         };
         let heard = Heard::take(&self.heard);
         denied.extend(heard.denied);
+        declined.extend(heard.declined);
         allowed.extend(heard.allowed);
         outcome.changed.extend(heard.changed);
-        for denied in &denied {
+        told.extend(heard.told);
+        for note in told {
+            outcome.text.push('\n');
+            outcome.text.push_str(&note);
+        }
+        for denied in denied.iter().chain(&declined) {
             emit(events, Event::Denied { id: call.id.clone(), denied: denied.clone() });
         }
         // Refusals as well: that of an edit shows the lines that are there.
@@ -192,7 +214,7 @@ impl Bench {
             },
         );
         let result = ToolResult { call: call.id, text: outcome.text, is_error: outcome.is_error };
-        CallResult { index, result, denied, allowed, changed: outcome.changed }
+        CallResult { index, result, denied, declined, allowed, changed: outcome.changed }
     }
 
     /// Keeps what went wrong within the budget of one result: it may quote what was given, or what
@@ -230,11 +252,12 @@ impl Bench {
         outcome
     }
 
-    /// Decides about a call: the only way from a model's words to an effect.
-    pub(super) fn admit(
+    /// Decides about a call, given what a person said: the only way from a model's words to an effect.
+    pub(super) fn decide(
         &self,
         call: &ToolCall,
         prepared: Option<Box<dyn Invocation>>,
+        approval: Approval,
     ) -> Admission {
         let Some(tool) = self.find(&call.name) else {
             return self.admit_unknown(&call.name);
@@ -251,19 +274,27 @@ impl Bench {
         };
         let mut grants = Vec::new();
         let mut allowed = Vec::new();
+        let mut unapproved = None;
         for request in invocation.requests() {
             let atom = request.atom.to_string();
-            match self.subject.check(request) {
+            match self.subject.check_with(request, approval) {
                 Ok(grant) => {
                     grants.push(grant);
                     allowed.push(atom);
                 }
+                // A person is asked only about what the authority allows as a whole.
+                Err(denial) if matches!(denial.rule, Rule::Approval(_)) => {
+                    unapproved.get_or_insert(denial);
+                }
                 Err(denial) => return Admission::Deny(denial),
             }
         }
+        if let Some(denial) = unapproved {
+            return Admission::Ask(invocation, denial);
+        }
         let wishes = invocation.wishes().into_iter();
-        grants.extend(wishes.filter_map(|wish| self.subject.check(wish).ok()));
-        Admission::Run(invocation, grants, allowed)
+        grants.extend(wishes.filter_map(|wish| self.subject.check_with(wish, approval).ok()));
+        Admission::Run(invocation, grants, allowed, None)
     }
 
     fn deny_bare(&self, atom: Atom) -> Admission {
@@ -294,9 +325,26 @@ impl Bench {
 }
 
 pub(super) enum Admission {
-    Run(Box<dyn Invocation>, Vec<Grant>, Vec<String>),
+    /// It runs, with these grants, under these atoms; perhaps there is something to tell of it.
+    Run(Box<dyn Invocation>, Vec<Grant>, Vec<String>, Option<String>),
+    /// It cannot be understood.
     Refuse(String),
+    /// The authority does not reach that far, or nobody can be asked.
     Deny(Box<Denial>),
+    /// It is within the authority, and a person must approve it.
+    Ask(Box<dyn Invocation>, Box<Denial>),
+    /// A person did not approve it, perhaps with a sentence for the model.
+    Decline(Box<Denial>, Option<String>),
+    /// It can have no effect, and this is what comes of it.
+    Over(Outcome),
+}
+
+/// Returns what the model is told of a call that a person did not approve.
+pub(super) fn refused(denial: &Denial, sentence: Option<&str>) -> String {
+    match sentence {
+        Some(sentence) => format!("{denial}; nothing was done. The person says: {sentence}"),
+        None => format!("{denial}; nothing was done"),
+    }
 }
 
 /// The most characters of a refusal's sentence in results and sessions.

@@ -251,6 +251,10 @@ pub enum Rule {
     Tool(String),
     /// Nobody approved it.
     Approval(Approve),
+    /// A person was asked and said no.
+    Declined,
+    /// A person was asked, and the run was stopped before they answered.
+    Unanswered,
 }
 
 impl std::error::Error for Denial {}
@@ -271,6 +275,10 @@ impl Denial {
                 "`{atom}` needs approval (`approve` is `{}`), and a headless run cannot ask",
                 policy.name()
             ),
+            (Rule::Declined, _) => format!("the person did not approve `{atom}`"),
+            (Rule::Unanswered, _) => {
+                format!("`{atom}` was not approved before the run was stopped")
+            }
             (Rule::Authority, Constraint::None) => format!("this run does not hold `{atom}`"),
             (Rule::Authority, reach) => format!("this run holds `{atom}` only for {reach}"),
         };

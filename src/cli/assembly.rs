@@ -5,8 +5,8 @@ use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use crate::{
     agent::{
-        Backlog, Budgets, FaultKind, Ledger, Parts, Summary, Task, compact::Policy, task::Family,
-        turn::Retry,
+        Approver, Backlog, Budgets, FaultKind, Ledger, Parts, Summary, Task, compact::Policy,
+        task::Family, turn::Retry,
     },
     authority::{Atom, Confinement, Subject},
     config::Settings,
@@ -59,8 +59,8 @@ impl Models {
 }
 
 /// What stays the same over all conversations of one process.
-pub(crate) struct Assembly<'a> {
-    setup: &'a Setup,
+pub(crate) struct Assembly {
+    setup: Arc<Setup>,
     models: Models,
     redactor: Redactor,
     subject: Arc<Subject>,
@@ -81,14 +81,14 @@ pub(crate) struct Ready {
     pub(crate) log: Option<SharedLog>,
 }
 
-impl<'a> Assembly<'a> {
+impl Assembly {
     /// Looks at what confines the process, and which tools it offers. While eval is among them,
     /// standard output is out of everybody's reach but that of [`terminal`].
     ///
     /// # Errors
     /// When standard output cannot be kept apart.
     pub(crate) fn new(
-        setup: &'a Setup,
+        setup: &Arc<Setup>,
         models: Models,
         redactor: Redactor,
     ) -> Result<Self, CliError> {
@@ -107,7 +107,7 @@ impl<'a> Assembly<'a> {
             })?;
         }
         Ok(Self {
-            setup,
+            setup: Arc::clone(setup),
             models,
             redactor,
             subject,
@@ -127,13 +127,18 @@ impl<'a> Assembly<'a> {
         self.models.fallbacks.iter().map(|model| &**model)
     }
 
-    pub(crate) fn subject(&self) -> &Arc<Subject> {
-        &self.subject
+    /// Returns what people should know about the models.
+    pub(crate) fn model_notices(&self) -> impl Iterator<Item = &String> {
+        self.models.chosen.notices().iter().chain(&self.models.left_out)
     }
 
-    /// Returns what takes keys out of a text.
+    /// Returns what takes secrets out of what is said.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
+    }
+
+    pub(crate) fn subject(&self) -> &Arc<Subject> {
+        &self.subject
     }
 
     pub(crate) fn confinement(&self) -> Confinement {
@@ -147,7 +152,7 @@ impl<'a> Assembly<'a> {
 
     /// Returns what people should know that holds for all conversations.
     pub(crate) fn notices(&self) -> impl Iterator<Item = &String> {
-        let (setup, models) = (self.setup, &self.models);
+        let (setup, models) = (&self.setup, &self.models);
         setup.warnings.iter().chain(models.chosen.notices()).chain(&models.left_out)
     }
 
@@ -162,7 +167,7 @@ impl<'a> Assembly<'a> {
         opened: Option<Started>,
         backlog: Arc<Backlog>,
     ) -> Result<Ready, CliError> {
-        let setup = self.setup;
+        let setup = &*self.setup;
         let (instructions, surroundings, mut notices) =
             Instructions::read(run, setup, &self.subject, self.confinement)?;
         let system = instructions.for_tools(&self.offered);
@@ -181,8 +186,10 @@ impl<'a> Assembly<'a> {
         };
         notices.extend(begun.notices);
         let (budgets, retry) = (budgets(&setup.settings), retry(self.network_is_off));
-        let compaction = compaction(&setup.settings, self.models.chosen.context_window());
+        let compaction = compaction(&setup.settings);
         let ledger = Arc::new(Ledger::default());
+        let approver = run.interactive.then(Approver::default);
+        let own = run.interactive.then(|| Arc::new(setup.own_subject()));
         let parent = begun.id.clone();
         let mut tools = tool::standard();
         tools.push(Box::new(Task::new(Family {
@@ -199,6 +206,7 @@ impl<'a> Assembly<'a> {
             redactor: self.redactor.clone(),
             backlog: Arc::clone(&backlog),
             ledger: Arc::clone(&ledger),
+            approver: approver.clone(),
             results: setup.paths.as_ref().map(|paths| paths.state().to_owned()),
             sessions: Box::new(move || journal::begin_child(&wish, parent.as_deref())),
         })));
@@ -220,6 +228,8 @@ impl<'a> Assembly<'a> {
             surroundings,
             mentions: true,
             ledger,
+            approver,
+            own,
             timed: run.timings,
         };
         Ok(Ready { parts, session: begun.id, notices, log: begun.log })
@@ -286,14 +296,13 @@ fn budgets(settings: &Settings) -> Budgets {
     }
 }
 
-/// A window that is set can only make the known one smaller.
-fn compaction(settings: &Settings, known: Option<u64>) -> Policy {
+fn compaction(settings: &Settings) -> Policy {
     let settings = &settings.compaction;
     Policy {
         enabled: settings.enabled.or(true),
         threshold: settings.threshold.or(Policy::THRESHOLD),
         keep: settings.keep.or(Policy::KEEP),
-        window: settings.window.get().copied().into_iter().chain(known).min(),
+        window: settings.window.get().copied(),
     }
 }
 

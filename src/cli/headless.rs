@@ -70,7 +70,8 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed, started: Instant) -> Resu
     let backlog = Arc::new(Backlog::default());
     let mut front = front(run, log, &backlog)
         .map_err(|error| CliError::internal(format!("cannot start the run: {error}")))?;
-    let code = setup.and_then(|setup| begin(run, handed, started, &setup, &mut front, backlog));
+    let code =
+        setup.and_then(|setup| begin(run, handed, started, &Arc::new(setup), &mut front, backlog));
     if let Err(error) = &code {
         front.log_result(&print::not_started(error.exit, error.fault.clone()));
     }
@@ -81,7 +82,7 @@ fn begin(
     run: &RunArguments,
     handed: &Handed,
     started: Instant,
-    setup: &Setup,
+    setup: &Arc<Setup>,
     front: &mut Front,
     backlog: Arc<Backlog>,
 ) -> Result<u8, CliError> {
@@ -99,7 +100,7 @@ fn begin(
 fn run_in(
     runtime: &Runtime,
     run: &RunArguments,
-    setup: &Setup,
+    setup: &Arc<Setup>,
     handed: &Handed,
     started: Instant,
     front: &mut Front,
@@ -144,17 +145,7 @@ fn run_in(
     };
     let assembly = Assembly::new(setup, models, redactor)?;
     let Ready { parts, session, notices, .. } = assembly.converse(run, wish, resumed, backlog)?;
-    front.line(&Line::Init {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        session: session.clone(),
-        model: assembly.model().name().to_owned(),
-        profile: setup.profile().to_owned(),
-        tools: assembly.offered().iter().map(|name| (*name).to_owned()).collect(),
-        authority: authority(&Report::new(assembly.subject(), assembly.confinement())),
-        confinement: assembly.confinement().label(),
-        workspace: setup.workspace.display().to_string(),
-    });
+    front.line(&init(setup, &assembly, session.clone()));
     for notice in assembly.notices().chain(&notices) {
         front.notice(notice);
     }
@@ -200,6 +191,21 @@ async fn deliver(front: &Front, signals: &mut Signals, summary: &Summary) -> u8 
     }
 }
 
+/// Returns the first line of a run.
+pub(crate) fn init(setup: &Setup, assembly: &Assembly, session: Option<String>) -> Line {
+    Line::Init {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        session,
+        model: assembly.model().name().to_owned(),
+        profile: setup.profile().to_owned(),
+        tools: assembly.offered().iter().map(|name| (*name).to_owned()).collect(),
+        authority: authority(&Report::new(assembly.subject(), assembly.confinement())),
+        confinement: assembly.confinement().label(),
+        workspace: setup.workspace.display().to_string(),
+    }
+}
+
 /// Returns the report as the object that `--print-authority --json` prints.
 fn authority(report: &Report) -> serde_json::Map<String, serde_json::Value> {
     match serde_json::to_value(report) {
@@ -209,8 +215,11 @@ fn authority(report: &Report) -> serde_json::Map<String, serde_json::Value> {
     }
 }
 
-/// Opens the file of `--log`.
-fn open_log(file: &Path) -> Result<(String, File), CliError> {
+/// Opens the file of `--log`, or of the setting `log`; returns its name with it.
+///
+/// # Errors
+/// For what no log can be written to.
+pub(crate) fn open_log(file: &Path) -> Result<(String, File), CliError> {
     let here = host::environment::current_directory()
         .map_err(|error| CliError::config(format!("cannot tell the current directory: {error}")))?;
     let refused = |reason: &str| {

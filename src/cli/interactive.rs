@@ -26,11 +26,15 @@ use crate::{
     session::{History, Store},
     tool::{Context, inspect::Told},
     tui::{
-        self, Answer, Conversation, Editing, Look, Root,
+        self, Answer, Change, Conversation, Editing, Look, Root,
         found::Found,
         state::{Facts, Level},
     },
 };
+
+mod choices;
+mod log;
+mod switch;
 
 use super::{
     args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
@@ -39,11 +43,12 @@ use super::{
     credentials::Keys,
     doctor,
     error::CliError,
-    journal::{SharedLog, Wish},
-    models, print_authority,
+    journal::{self, SharedLog, Wish},
+    models,
     provider::{chosen_effort, model_name},
     sessions,
     setup::Setup,
+    show_authority,
     signals::Signals,
     terminal,
 };
@@ -57,17 +62,16 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         return Err(CliError::config("standard output is no terminal, so there is no interface")
             .hint("run a prompt with `kli -p \"…\"`"));
     }
-    if run.output_format != super::args::OutputFormat::Text || run.log.is_some() || run.timings {
-        return Err(CliError::config(
-            "`--output-format`, `--log` and `--timings` belong to a headless run",
-        )
-        .hint("run a prompt with `kli -p \"…\"`"));
+    if run.output_format != super::args::OutputFormat::Text || run.timings {
+        return Err(CliError::config("`--output-format` and `--timings` belong to a headless run")
+            .hint("run a prompt with `kli -p \"…\"`"));
     }
     let run = RunArguments { interactive: true, ..run.clone() };
-    let setup = Setup::read(&run)?;
+    let setup = Arc::new(Setup::read(&run)?);
     // No thread has started yet, and none may have.
     host::environment::wipe(&setup.settings.secret_variables());
     setup.check_start()?;
+    let log = log::open(&run, &setup)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -77,7 +81,7 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         let (asks, commands) = blocking::channel();
         let (setup, run) = (&setup, &run);
         let out = answers.clone();
-        scope.spawn(move || answer_all(&commands, &out, setup, run, handed));
+        scope.spawn(move || answer_all(&commands, &out, setup, handed));
         let assembly = match assemble(setup, handed, &runtime)? {
             Ok(assembly) => assembly,
             Err(code) => return Ok(tui::End { code, session: None }),
@@ -87,13 +91,13 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
             let out = answers.clone();
             scope.spawn(move || desk::keep_history(&history, &to_keep, &out));
         }
-        let (context, log) = (None, None);
-        let mut house = House { run, setup, assembly, context, asks, answers, log, said };
+        let mut house = House::new(run, setup, assembly, log, asks, answers, said);
         let first = house.first()?;
         let terminal = terminal::both()
             .map_err(|error| CliError::internal(format!("cannot use the terminal: {error}")))?;
         let look = Look {
-            colors: setup.environment.var(names::NO_COLOR).is_none(),
+            paint: choices::paint(setup),
+            keys: setup.settings.keymap(),
             prompt: run.prompt.clone(),
         };
         let dumb = setup.environment.var(names::TERM).is_none_or(|term| term == "dumb");
@@ -121,11 +125,11 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
 }
 
 /// Opens the models and looks around; the inner error is the exit code of a signal that came first.
-fn assemble<'a>(
-    setup: &'a Setup,
+fn assemble(
+    setup: &Arc<Setup>,
     handed: &Handed,
     runtime: &Runtime,
-) -> Result<Result<Assembly<'a>, u8>, CliError> {
+) -> Result<Result<Assembly, u8>, CliError> {
     let mut signals = {
         let _inside = runtime.enter();
         Signals::listen()
@@ -152,7 +156,12 @@ struct Asked {
     rest: String,
     session: Option<String>,
     subject: Arc<Subject>,
-    log: Option<SharedLog>,
+    /// The session, to be written to besides.
+    journal: Option<SharedLog>,
+    run: RunArguments,
+    setup: Arc<Setup>,
+    /// Where to put the models of a setup that is to take the place of the one there is.
+    models: Option<switch::Slot>,
 }
 
 /// Answers commands until nobody asks any more.
@@ -160,13 +169,12 @@ fn answer_all(
     commands: &blocking::Receiver<Asked>,
     answers: &UnboundedSender<Answer>,
     setup: &Setup,
-    run: &RunArguments,
     handed: &Handed,
 ) {
     for asked in commands {
         let command = || {
             fault::on_demand(setup, fault::Place::Command);
-            setup.environment.within(|| answer(&asked, setup, run, handed))
+            setup.environment.within(|| answer(&asked, handed))
         };
         let (result, text, mut errors) =
             terminal::captured(|| catch_unwind(AssertUnwindSafe(command)));
@@ -185,38 +193,37 @@ fn answer_all(
                 true
             }
         };
-        drop(answers.send(Answer { text, errors, failed, ..Answer::default() }));
+        let change = (asked.models.is_some() && !failed).then_some(Change::GoOn);
+        drop(answers.send(Answer { text, errors, failed, change, found: None }));
     }
 }
 
 /// Tells an answer; the session's name may be another one now.
 fn tell(asked: &Asked, answer: Answer, answers: &UnboundedSender<Answer>) {
     if asked.name == "name" {
-        tell_name(asked.log.as_ref(), answers);
+        tell_name(asked.journal.as_ref(), answers);
     }
     drop(answers.send(answer));
 }
 
-fn tell_name(log: Option<&SharedLog>, answers: &UnboundedSender<Answer>) {
-    let name = log.and_then(|log| {
-        let log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.name().map(str::to_owned)
+fn tell_name(journal: Option<&SharedLog>, answers: &UnboundedSender<Answer>) {
+    let name = journal.and_then(|journal| {
+        let journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.name().map(str::to_owned)
     });
     drop(answers.send(Answer { found: Some(Found::Name(name)), ..Answer::default() }));
 }
 
 /// Answers a command: with an answer, or with what was printed.
-fn answer(
-    asked: &Asked,
-    setup: &Setup,
-    run: &RunArguments,
-    handed: &Handed,
-) -> Result<Option<Answer>, CliError> {
-    let now = asked.session.as_deref();
+fn answer(asked: &Asked, handed: &Handed) -> Result<Option<Answer>, CliError> {
+    let (setup, now) = (&asked.setup, asked.session.as_deref());
+    if let Some(slot) = &asked.models {
+        return switch::open(setup, slot, handed).map(|_| None);
+    }
     let _printed = match asked.name {
         "resume" => return desk::sessions(setup, now).map(Some),
         "tree" => return desk::tree(setup, now).map(Some),
-        "name" => return desk::name(&asked.rest, asked.log.as_ref()).map(Some),
+        "name" => return desk::name(&asked.rest, asked.journal.as_ref()).map(Some),
         "mcp" => return Ok(Some(desk::not_yet(setup, "MCP servers", "mcpServers"))),
         "skills" => return Ok(Some(desk::not_yet(setup, "skills", "skills"))),
         "prompts" => return Ok(Some(desk::not_yet(setup, "prompt templates", "prompts"))),
@@ -225,8 +232,8 @@ fn answer(
             exported?;
             return desk::export_to(setup, &asked.subject, &asked.rest, &text).map(Some);
         }
-        "authority" => print_authority(run),
-        "model" => models::run(run, false, handed),
+        "authority" => show_authority(&asked.run, setup),
+        "model" => models::show(setup, false, handed),
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
@@ -249,42 +256,83 @@ fn no_session(what: &str) -> CliError {
 /// What stays the same from one conversation to the next.
 struct House<'a> {
     run: &'a RunArguments,
-    setup: &'a Setup,
-    assembly: Assembly<'a>,
+    setup: Arc<Setup>,
+    assembly: Assembly,
+    /// Where the events are written besides.
+    log: Option<log::Log>,
+    /// The session that is written, with the conversation so far.
+    kept: switch::Kept,
+    /// What is to take the place of the setup once its models are there.
+    wanted: Option<switch::Wanted>,
     /// The context of the conversation that goes on: what the model may ask about itself.
     context: Option<Arc<Context>>,
     asks: blocking::Sender<Asked>,
     answers: UnboundedSender<Answer>,
     /// The session of the conversation that goes on, to be written to besides.
-    log: Option<SharedLog>,
+    journal: Option<SharedLog>,
     /// What was said, to be kept.
     said: blocking::Sender<String>,
 }
 
-impl House<'_> {
+impl<'a> House<'a> {
+    fn new(
+        run: &'a RunArguments,
+        setup: &Arc<Setup>,
+        assembly: Assembly,
+        log: Option<log::Log>,
+        asks: blocking::Sender<Asked>,
+        answers: UnboundedSender<Answer>,
+        said: blocking::Sender<String>,
+    ) -> Self {
+        Self {
+            run,
+            setup: Arc::clone(setup),
+            assembly,
+            log,
+            kept: switch::Kept::default(),
+            wanted: None,
+            context: None,
+            asks,
+            answers,
+            journal: None,
+            said,
+        }
+    }
+
     /// Begins the conversation that the command line asks for.
     fn first(&mut self) -> Result<Conversation, CliError> {
         let mut talk = self.converse(self.run)?;
-        let mut notices: Vec<String> = self.assembly.notices().cloned().collect();
-        if self.setup.settings.log.get().is_some() {
-            notices.push(
-                "the setting `log` is for headless runs: this conversation is not written there"
-                    .to_owned(),
-            );
-        }
+        let notices: Vec<String> = self.assembly.notices().cloned().collect();
         talk.notices.splice(0..0, notices);
         Ok(talk)
     }
 
     /// Begins a conversation on the session that these arguments ask for.
     fn converse(&mut self, run: &RunArguments) -> Result<Conversation, CliError> {
-        let (setup, assembly) = (self.setup, &self.assembly);
+        let mut begun = journal::open(&Wish::new(run, &self.setup))?;
+        let notices = std::mem::take(&mut begun.notices);
+        self.kept = switch::Kept::of(begun);
+        let mut talk = self.talk(run, None)?;
+        talk.notices.splice(0..0, notices);
+        Ok(talk)
+    }
+
+    /// Begins a conversation where the one that is kept has come to, with the memory of its tools.
+    fn talk(
+        &mut self,
+        run: &RunArguments,
+        before: Option<&Context>,
+    ) -> Result<Conversation, CliError> {
+        let (setup, assembly) = (&self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
-        let Ready { parts, session, notices, log } =
-            assembly.converse(run, wish, None, Arc::clone(&backlog))?;
+        let Ready { mut parts, session, notices, log } =
+            assembly.converse(run, wish, Some(self.kept.started()), Arc::clone(&backlog))?;
         tell_name(log.as_ref(), &self.answers);
-        self.log = log;
+        if let (Some(before), Some(context)) = (before, Arc::get_mut(&mut parts.context)) {
+            context.state = before.state.heir();
+        }
+        self.journal = log;
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
         let (confined, level) = self.confined();
@@ -301,6 +349,10 @@ impl House<'_> {
             level,
             session,
         };
+        let mut log = match &self.log {
+            Some(log) => Some(log.front(self, facts.session.as_ref(), &backlog, &notices)?),
+            None => None,
+        };
         let history = parts.history.clone();
         let agent = Agent::new(parts);
         let (ops, inbox) = mpsc::unbounded_channel();
@@ -312,6 +364,9 @@ impl House<'_> {
                 if let Event::Done(summary) = &mut event {
                     way_out.add_to(summary);
                 }
+                if let Some(log) = &mut log {
+                    log.log(&event);
+                }
                 drop(shown.send(event));
             }
         };
@@ -319,7 +374,8 @@ impl House<'_> {
             tokio::join!(agent.run(inbox, outbox), pass_on);
         };
         let agent = Box::pin(agent);
-        Ok(Conversation { facts, history, notices, ops, events, agent, backlog })
+        let said = String::new();
+        Ok(Conversation { facts, history, notices, said, ops, events, agent, backlog })
     }
 
     /// Returns the confinement in a few words: `jail: net on · 3 hidden · ~/src/x`.
@@ -362,6 +418,24 @@ impl House<'_> {
         }
     }
 
+    /// Has something looked up, or models opened, while keys are seen.
+    fn look(
+        &self,
+        name: &'static str,
+        rest: String,
+        session: Option<String>,
+        models: Option<switch::Wanted>,
+    ) {
+        let (setup, slot) = match models {
+            Some(wanted) => (wanted.setup, Some(wanted.models)),
+            None => (Arc::clone(&self.setup), None),
+        };
+        let (run, journal) = (self.run.clone(), self.journal.clone());
+        let subject = Arc::clone(self.assembly.subject());
+        let asked = Asked { name, rest, session, subject, journal, run, setup, models: slot };
+        drop(self.asks.send(asked));
+    }
+
     fn told(&self) -> Option<&Told> {
         self.context.as_ref().and_then(|context| context.state.told.get())
     }
@@ -397,6 +471,9 @@ impl House<'_> {
 
 impl Root for House<'_> {
     fn begin(&mut self, how: &str, what: &str, now: Option<&str>) -> Result<Conversation, String> {
+        if how == tui::SWITCH {
+            return self.go_on();
+        }
         let fresh =
             RunArguments { continue_latest: false, resume: None, prompt: None, ..self.run.clone() };
         let sentence = |error: &CliError| error.lines().join("\n");
@@ -427,16 +504,16 @@ impl Root for House<'_> {
     }
 
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
-        fault::on_demand(self.setup, fault::Place::Loop);
-        match self.known(name) {
-            Some(text) => {
-                drop(self.answers.send(Answer { text, ..Answer::default() }));
-            }
-            None => {
-                let (subject, log) = (Arc::clone(self.assembly.subject()), self.log.clone());
-                drop(self.asks.send(Asked { name, rest, session, subject, log }));
-            }
-        }
+        fault::on_demand(&self.setup, fault::Place::Loop);
+        let answer = match self.choose(name, &rest) {
+            choices::Chosen::Answer(answer) => answer,
+            choices::Chosen::Wanted => return,
+            choices::Chosen::Nothing => match self.known(name) {
+                Some(text) => Answer { text, ..Answer::default() },
+                None => return self.look(name, rest, session, None),
+            },
+        };
+        drop(self.answers.send(answer));
     }
 
     fn files(&mut self) {

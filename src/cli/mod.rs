@@ -9,6 +9,7 @@ mod completion;
 mod config;
 mod credentials;
 mod demo;
+mod display;
 mod doctor;
 mod error;
 mod fallback;
@@ -186,7 +187,11 @@ fn fail(error: &CliError, json: bool) -> u8 {
 
 /// Prints what this run may do: the very value that its calls would be checked against.
 fn print_authority(run: &RunArguments) -> Result<u8, CliError> {
-    let setup = Setup::read(run)?;
+    show_authority(run, &Setup::read(run)?)
+}
+
+/// Prints what may be done under a setup.
+fn show_authority(run: &RunArguments, setup: &Setup) -> Result<u8, CliError> {
     let subject = setup.subject();
     let confinement = confinement::judge(&Signs::read(&setup.environment));
     let report = Report::new(&subject, confinement).with_notes(setup.notes());

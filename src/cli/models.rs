@@ -74,11 +74,18 @@ struct Report {
 /// # Errors
 /// For settings that cannot be read.
 pub(crate) fn run(run: &RunArguments, json: bool, handed: &Handed) -> Result<u8, CliError> {
-    let setup = Setup::read(run)?;
+    show(&Setup::read(run)?, json, handed)
+}
+
+/// Prints the models as they are known under a setup.
+///
+/// # Errors
+/// Never, unless the report cannot be written.
+pub(crate) fn show(setup: &Setup, json: bool, handed: &Handed) -> Result<u8, CliError> {
     for warning in &setup.warnings {
         terminal::note(&format!("kli: {warning}"));
     }
-    let report = report(&setup, handed)?;
+    let report = report(setup, handed)?;
     if json {
         let line = serde_json::to_string(&report)
             .map_err(|error| CliError::internal(format!("cannot print the report: {error}")))?;

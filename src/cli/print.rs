@@ -36,7 +36,8 @@ pub(crate) struct Names {
 #[derive(Debug)]
 pub(crate) struct Front {
     format: OutputFormat,
-    out: Lane,
+    /// Standard output; none where only a log is written, and then nothing is said beside it either.
+    out: Option<Lane>,
     log: Option<Lane>,
     backlog: Arc<Backlog>,
     /// Bytes of live output that were left out, by call.
@@ -58,7 +59,7 @@ impl Front {
     ) -> std::io::Result<Self> {
         Ok(Self {
             format,
-            out: Lane::stdout(Arc::clone(&backlog))?,
+            out: Some(Lane::stdout(Arc::clone(&backlog))?),
             log,
             backlog,
             missing: HashMap::new(),
@@ -68,6 +69,42 @@ impl Front {
         })
     }
 
+    /// Returns a front that shows nothing and writes the lines of every prompt to a log.
+    pub(crate) fn logging(log: Lane, names: Names, backlog: Arc<Backlog>) -> Self {
+        Self {
+            format: OutputFormat::Text,
+            out: None,
+            log: Some(log),
+            backlog,
+            missing: HashMap::new(),
+            timings: None,
+            names,
+            is_finished: true,
+        }
+    }
+
+    /// Writes what happened to the log.
+    pub(crate) fn log(&mut self, event: &Event) {
+        match event {
+            Event::Done(summary) => self.log_result(summary),
+            Event::Timings(_) => {}
+            event => self.show(event.clone()),
+        }
+    }
+
+    /// Says something to people, unless somebody else shows the run.
+    fn say(&self, text: &str) {
+        if self.out.is_some() {
+            terminal::note(text);
+        }
+    }
+
+    fn push(&mut self, text: String) {
+        if let Some(out) = &mut self.out {
+            out.push(text);
+        }
+    }
+
     /// Says whether standard output gets the events as they come.
     pub(crate) fn streams(&self) -> bool {
         self.format == OutputFormat::StreamJson
@@ -75,14 +112,19 @@ impl Front {
 
     /// Waits until standard output cannot be written any more; pends when that never comes.
     pub(crate) fn broken(&self) -> impl Future<Output = ()> + use<> {
-        self.out.broken()
+        let broken = self.out.as_ref().map(Lane::broken);
+        async move {
+            match broken {
+                Some(broken) => broken.await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Waits until all is written, or given up.
     pub(crate) async fn drained(&self) {
-        self.out.drained().await;
-        if let Some(log) = &self.log {
-            log.drained().await;
+        for lane in [&self.out, &self.log].into_iter().flatten() {
+            lane.drained().await;
         }
     }
 
@@ -101,16 +143,16 @@ impl Front {
         match &mut self.log {
             Some(log) if streams => {
                 log.push(text.clone());
-                self.out.push(text);
+                self.push(text);
             }
             Some(log) => log.push(text),
-            None => self.out.push(text),
+            None => self.push(text),
         }
     }
 
     /// Says something that is no failure, to people and in the lines.
     pub(crate) fn notice(&mut self, text: &str) {
-        terminal::note(&format!("kli: {text}"));
+        self.say(&format!("kli: {text}"));
         self.line(&Line::Notice { text: text.to_owned() });
     }
 
@@ -128,7 +170,9 @@ impl Front {
 
     fn show(&mut self, event: Event) {
         let line = match event {
-            Event::Done(_) | Event::Timings(_) => return,
+            Event::Done(_) | Event::Timings(_) | Event::Approval(_) | Event::Withdrawn { .. } => {
+                return;
+            }
             Event::Notice(text) => return self.notice(&text),
             Event::Asking { turn } => Line::TurnStart { turn },
             Event::Text(text) => Line::Text { text },
@@ -159,23 +203,23 @@ impl Front {
             }
             Event::Denied { id, denied } => {
                 let said = format!("kli: denied {}: {}", denied.tool, denied.detail);
-                terminal::note(&terminal::one_line(&said));
+                self.say(&terminal::one_line(&said));
                 Line::Denied { id, denied }
             }
             Event::Usage { turn, usage, cost } => {
                 Line::Usage { turn, usage, cost: cost.map(Money::as_f64) }
             }
             Event::FellBack { from, to, reason } => {
-                terminal::note(&format!("kli: {reason}; `{to}` is asked in the place of `{from}`"));
+                self.say(&format!("kli: {reason}; `{to}` is asked in the place of `{from}`"));
                 Line::Fallback { from, to, reason }
             }
             Event::Compacted(done) => {
-                terminal::note(&format!("kli: {done}"));
+                self.say(&format!("kli: {done}"));
                 let Compacted { reason, before, after, trimmed, summarised, .. } = done;
                 Line::Compacted { reason, before, after, trimmed, summarised }
             }
             Event::Retrying { attempt, of, after, reason } => {
-                terminal::note(&format!(
+                self.say(&format!(
                     "kli: {reason}; retry {attempt} of {of} in {:.1} s",
                     after.as_secs_f64()
                 ));
@@ -192,12 +236,12 @@ impl Front {
         match self.format {
             OutputFormat::Text => {
                 if let Some(answer) = answer(summary) {
-                    self.out.push(answer);
+                    self.push(answer);
                 }
                 say_end(summary);
             }
             OutputFormat::Json | OutputFormat::StreamJson => {
-                self.out.push(json(&result(summary, &self.names, self.timings.as_ref())));
+                self.push(json(&result(summary, &self.names, self.timings.as_ref())));
                 if let Some(fault) = &summary.fault {
                     terminal::note(&format!("kli: {}", fault.message));
                 }

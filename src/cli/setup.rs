@@ -6,32 +6,30 @@ use crate::{
     agent,
     authority::{Confinement, Source, Subject, distance},
     config::{
-        self, Effective, Flags, Forbidden, Layer, Layers, ModelName, Paths, Provider, Scope,
-        Settings, Switches, names,
+        self, Choice, Effective, Flags, Forbidden, Layer, Layers, ModelName, Paths, Provider,
+        Scope, Settings, Switches, names,
     },
     host::{
         self,
         confinement::{self, Signs},
         environment::Environment,
-        files, state,
+        files,
     },
 };
 
 use super::{
     args::RunArguments,
+    display,
     error::CliError,
     policy,
     project::{self, Project},
 };
 
-/// The largest display state that is read, in bytes.
-const DISPLAY_LIMIT: u64 = 64 * 1024;
-
 /// The largest file of baked instructions that is read, in bytes.
 const CONTEXT_LIMIT: usize = 64 * 1024;
 
 /// What the composition root knows before it decides anything.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) environment: Environment,
     pub(crate) paths: Option<Paths>,
@@ -51,6 +49,10 @@ pub(crate) struct Setup {
     /// The instructions that it holds for every run.
     pub(crate) context: Option<String>,
     effective: Effective,
+    /// The layers as they were read, for what is chosen later.
+    layers: Layers,
+    /// Which of them is the display state.
+    display: Option<usize>,
 }
 
 impl Setup {
@@ -78,13 +80,16 @@ impl Setup {
             policies: policies.iter().map(|source| source.policy.clone()).collect(),
             default_profile: if run.interactive { "interactive" } else { "print" },
         };
+        // The variables come last of the user's own, and right before them what was chosen.
+        let display = paths.as_ref().and_then(|_| layers.files.len().checked_sub(2));
         let project = Project::read(&workspace)?;
         let may_trust = layers.policies.iter().all(|policy| policy.trust_projects);
         let trusted =
             trusts(run, &project, paths.as_ref(), &environment, may_trust, &mut warnings)?;
         let known = layers.files.iter().cloned().fold(Settings::default(), |a, b| b.over(a));
         layers.files.push(read_project(&project, trusted, &known, &mut warnings)?);
-        let effective = layers.settle().map_err(|error| CliError::config(error.to_string()))?;
+        let effective =
+            layers.clone().settle().map_err(|error| CliError::config(error.to_string()))?;
         let setup = Self {
             settings: effective.settings.clone(),
             policies: policies.into_iter().map(|source| source.file).collect(),
@@ -97,8 +102,54 @@ impl Setup {
             context: baked.as_deref().map(baked_context).transpose()?.flatten(),
             baked,
             effective,
+            layers,
+            display,
         };
         Ok(setup.with_place_warning().with_tool_warnings())
+    }
+
+    /// Returns the same setup after a choice: the layers as they were read are settled anew, so that
+    /// nothing that was written since counts, and policies and narrowing layers meet as before.
+    ///
+    /// # Errors
+    /// For a value that is none, and for what the layers do not go together with.
+    pub(crate) fn choosing(&self, run: &RunArguments, choice: &Choice) -> Result<Self, CliError> {
+        let wrong = |error: &dyn std::fmt::Display| CliError::config(error.to_string());
+        let mut layers = self.layers.clone();
+        let kept = !matches!(choice, Choice::Profile(_));
+        if let Some(state) = self.display.filter(|_| kept).and_then(|at| layers.files.get_mut(at)) {
+            let none = Settings::default();
+            state.choose_in(choice, Layer::Display, &none).map_err(|error| wrong(&error))?;
+        }
+        layers
+            .flags
+            .choose_in(choice, Layer::Chosen, &flags(run)?)
+            .map_err(|error| wrong(&error))?;
+        let effective = layers.clone().settle().map_err(|error| wrong(&error))?;
+        let settings = effective.settings.clone();
+        Ok(Self { settings, effective, layers, ..self.clone() })
+    }
+
+    /// Returns what was chosen, in this run and in the display state.
+    pub(crate) fn chosen_keys(&self) -> Settings {
+        let state = self.display.and_then(|at| self.layers.files.get(at)).cloned();
+        let state = state.unwrap_or_default();
+        let mut flags = self.layers.flags.clone();
+        flags.keybindings.retain(|_, keys| keys.layer() == Some(Layer::Chosen));
+        flags.over(state)
+    }
+
+    /// Returns the files that are stronger than the display state.
+    pub(crate) fn above_display(&self) -> Settings {
+        let above = self.layers.files.iter().skip(self.display.map_or(0, |at| at + 1));
+        above.cloned().fold(Settings::default(), |a, b| b.over(a))
+    }
+
+    /// Returns the settings that a display state may name providers and themes of.
+    pub(crate) fn known(&self) -> Settings {
+        let own = self.layers.files.iter().take(self.display.unwrap_or_default());
+        let variables = self.display.and_then(|at| self.layers.files.get(at + 1));
+        own.chain(variables).cloned().fold(Settings::default(), |a, b| b.over(a))
     }
 
     /// Settings that lie where the agent writes are whatever the agent makes of them: a variable that
@@ -158,6 +209,11 @@ impl Setup {
     /// checked against it: there is no other way to a subject.
     pub(crate) fn subject(&self) -> Subject {
         self.effective.subject(|source, path| self.physical(source, path))
+    }
+
+    /// Computes what commands of the person's own may do: the profile is left out.
+    pub(crate) fn own_subject(&self) -> Subject {
+        self.effective.own_subject(|source, path| self.physical(source, path))
     }
 
     /// Checks a model, and where its requests would go, against the policies.
@@ -326,47 +382,10 @@ fn own_files(
     if let Some(paths) = paths {
         let known = found.iter().cloned().fold(Settings::default(), |a, b| b.over(a));
         let known = variables.clone().over(known);
-        match read_display(&paths.display(), &known) {
-            Ok(display) => found.push(display),
-            Err(sentence) => {
-                warnings.push(format!("{sentence}; what was chosen there is left out"));
-            }
-        }
+        found.push(display::read(&paths.display(), &known, warnings));
     }
     found.push(variables);
     Ok(found)
-}
-
-/// Reads the display state. A jailed run can write it, so it is data: a link is not followed, and
-/// what is broken stops nothing.
-fn read_display(file: &Path, known: &Settings) -> Result<Settings, String> {
-    match state::metadata(file) {
-        Err(error) if error.errno() == Some(libc::ENOENT) => return Ok(Settings::default()),
-        Ok(meta) if !meta.is_file() => {
-            return Err(format!("the display state `{}` is no regular file", file.display()));
-        }
-        Ok(_) | Err(_) => {}
-    }
-    let read = files::resolve(file, Path::new("/"), None)
-        .and_then(|physical| files::read_whole(&physical, DISPLAY_LIMIT))
-        .map_err(|error| error.sentence())?;
-    let Some((bytes, _)) = read else {
-        return Err(format!(
-            "the display state `{}` is longer than {DISPLAY_LIMIT} bytes",
-            file.display()
-        ));
-    };
-    let name = file.display().to_string();
-    let parsed = Settings::parse_scoped(&name, &bytes, Layer::Display, Scope::Display)
-        .map_err(|error| error.to_string())?;
-    let mut settings = parsed.settings;
-    if settings.drop_strange_model(known) {
-        return Err(format!(
-            "the display state `{}` names a model of no provider that is known",
-            file.display()
-        ));
-    }
-    Ok(settings)
 }
 
 fn flags(run: &RunArguments) -> Result<Settings, CliError> {
@@ -421,6 +440,9 @@ fn read_project(
     warnings.extend(parsed.warnings.iter().map(ToString::to_string));
     if !trusted && settings.drop_strange_model(known) {
         ignored.push("model".to_owned());
+    }
+    if !trusted && settings.drop_strange_theme(known).is_some() {
+        ignored.push("theme".to_owned());
     }
     if !trusted {
         warnings.extend(project.prompts_notice());

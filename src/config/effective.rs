@@ -94,6 +94,18 @@ pub enum SettleError {
         /// All aliases.
         known: Vec<String>,
     },
+    /// A theme that nobody defines.
+    #[error("unknown theme `{name}` (from {by}){}; the themes are {}", hint(.nearest.as_ref()), list(.known))]
+    Theme {
+        /// What was written.
+        name: String,
+        /// Who named it.
+        by: String,
+        /// The nearest one.
+        nearest: Option<String>,
+        /// All that are known.
+        known: Vec<String>,
+    },
     /// Values that contradict each other.
     #[error(transparent)]
     Conflict(#[from] Conflict),
@@ -136,6 +148,7 @@ impl Layers {
             settings.budgets.cap(&policy.budgets);
         }
         let fallbacks = settings.resolve_alias()?;
+        settings.check_theme()?;
         settings.check()?;
         let (policies, switches) = (self.policies, self.switches);
         Ok(Effective { settings, fallbacks, profile, policies, base, chain, switches })
@@ -246,6 +259,17 @@ impl Effective {
     /// Computes what the run may do: the meet of all layers. `resolve` turns a path of a layer's
     /// list into the physical one.
     pub fn subject(&self, resolve: impl Fn(&Source, &str) -> PathBuf) -> Subject {
+        Subject::new(self.layers(resolve))
+    }
+
+    /// Computes what commands of the person's own may do: as [`Effective::subject`] without the profile,
+    /// which is for the agent. Settings, flags and policy bind both.
+    pub fn own_subject(&self, resolve: impl Fn(&Source, &str) -> PathBuf) -> Subject {
+        let layers = self.layers(resolve).into_iter();
+        Subject::new(layers.filter(|(source, _)| !matches!(source, Source::Profile(_))))
+    }
+
+    fn layers(&self, resolve: impl Fn(&Source, &str) -> PathBuf) -> Vec<(Source, Narrowing)> {
         let lists = |wanted: fn(&Source) -> bool| {
             let lists = self.settings.capabilities.iter();
             let tools = self.settings.deny_tools.iter();
@@ -285,7 +309,7 @@ impl Effective {
         for policy in &self.policies {
             layers.extend(policy.narrowings(|path| resolve(&Source::Policy, path)));
         }
-        Subject::new(layers)
+        layers
     }
 
     /// Returns the layer that a budget would be named by in words, with its bound.

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 
 use crate::message::Effort;
 
+use super::display::BASES;
+
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -59,6 +61,10 @@ pub enum Shape {
     NamedFreely,
     /// A whole settings object.
     Settings,
+    /// An object of looks by role.
+    Looks,
+    /// An object of keys by action.
+    Bindings,
     /// Known by name, without a meaning in this version.
     Later,
 }
@@ -318,8 +324,29 @@ pub const SETTINGS: &[Key] = &[
         "how much the model thinks, as `--effort`; absent: the model's own choice. A model that has no such level gets the nearest, one without levels none, and that is said",
     )
     .display(),
-    key("theme", Shape::Later, "", "the colours of the terminal interface").project().display(),
-    key("keybindings", Shape::Later, "", "the keys of the terminal interface").project().display(),
+    key(
+        "theme",
+        Shape::Text,
+        "\"auto\"",
+        "how the terminal interface looks: `auto` (the terminal's own palette), `dark`, `light`, `none` (no colour), or a name of `themes`; see [terminal.md](terminal.md#themes)",
+    )
+    .project()
+    .display(),
+    key("themes", Shape::Named, "", "themes by name; a stronger layer replaces one as a whole, and the built-in names cannot be taken"),
+    key("themes.NAME.base", Shape::OneOf(BASES), "\"auto\"", "the theme that it builds on"),
+    key(
+        "themes.NAME.colors",
+        Shape::Looks,
+        "",
+        "looks by role, like `bold red`, `208`, `#ff8800 on black` or `plain`; see [terminal.md](terminal.md#themes)",
+    ),
+    key(
+        "keybindings",
+        Shape::Bindings,
+        "",
+        "keys by what they do: one key, an array of them, or `[]` for none, like `ctrl-x` or `alt-enter`; a key belongs to the strongest layer that binds it; see [terminal.md](terminal.md#keys)",
+    )
+    .display(),
     key("skills", Shape::Later, "", "skills").project(),
     key("prompts", Shape::Later, "", "prompt templates"),
     key("extensions", Shape::Later, "", "extensions"),
@@ -453,6 +480,8 @@ fn words(shape: Shape) -> String {
         Shape::Variables => "`null`, or array of names of variables".to_owned(),
         Shape::TextMap => "object of strings".to_owned(),
         Shape::AnyMap | Shape::Object | Shape::Named | Shape::NamedFreely => "object".to_owned(),
+        Shape::Looks => "object of looks".to_owned(),
+        Shape::Bindings => "object of keys, or arrays of them".to_owned(),
         Shape::Settings => "settings object".to_owned(),
         Shape::Later => "later".to_owned(),
     }

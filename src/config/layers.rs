@@ -23,6 +23,8 @@ pub enum Layer {
     Profile,
     /// A flag on the command line.
     Flag,
+    /// What a person chose in this very run.
+    Chosen,
     /// The machine's policy, or the package's.
     Policy,
 }
@@ -32,7 +34,7 @@ impl Layer {
     pub(super) fn source(self, flag: &str) -> Source {
         match self {
             Self::Baked => Source::Baked,
-            Self::User | Self::Display | Self::Environment => Source::UserSettings,
+            Self::User | Self::Display | Self::Environment | Self::Chosen => Source::UserSettings,
             Self::Project => Source::ProjectSettings,
             Self::Profile => Source::Profile(String::new()),
             Self::Flag => Source::Flag(flag.to_owned()),
@@ -51,6 +53,7 @@ impl fmt::Display for Layer {
             Self::Project => "project settings",
             Self::Profile => "profile",
             Self::Flag => "flag",
+            Self::Chosen => "chosen here",
             Self::Policy => "policy",
         })
     }
@@ -152,6 +155,9 @@ impl Settings {
             session: self.session.over(earlier.session),
             log: self.log.over(earlier.log),
             context: self.context.over(earlier.context),
+            theme: self.theme.over(earlier.theme),
+            themes: over_each(self.themes, earlier.themes),
+            keybindings: over_each(self.keybindings, earlier.keybindings),
         }
     }
 
@@ -172,10 +178,10 @@ impl Settings {
     }
 }
 
-fn over_each<T>(
-    later: BTreeMap<String, Setting<T>>,
-    earlier: BTreeMap<String, Setting<T>>,
-) -> BTreeMap<String, Setting<T>> {
+fn over_each<N: Ord, T>(
+    later: BTreeMap<N, Setting<T>>,
+    earlier: BTreeMap<N, Setting<T>>,
+) -> BTreeMap<N, Setting<T>> {
     let mut all = earlier;
     all.extend(later);
     all

@@ -10,6 +10,7 @@
 //!
 //! It must not know sessions, models or tools: the composition root hands them what they need.
 
+mod display;
 mod duration;
 mod effective;
 mod error;
@@ -26,6 +27,7 @@ mod settings;
 mod show;
 mod values;
 
+pub use display::{Bindings, Choice, ThemeSettings, action};
 pub use duration::{DurationError, parse_duration};
 pub use effective::{Effective, Layers, SettleError, Switches};
 pub use error::{About, ConfigError, Place, Problem, Warning};

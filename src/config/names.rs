@@ -25,6 +25,8 @@ pub const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
 pub const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 /// No colour on the terminal when set to anything but the empty text.
 pub const NO_COLOR: &str = "NO_COLOR";
+/// How many colours the terminal has: `truecolor` or `24bit`.
+pub const COLORTERM: &str = "COLORTERM";
 /// The kind of the terminal; `dumb` and none at all get the interface line by line.
 pub const TERM: &str = "TERM";
 /// Where programs are looked up.
@@ -45,6 +47,7 @@ pub const ALL: &[(&str, &str)] = &[
     (OPENAI_API_KEY, "the key of the provider `openai`"),
     (OPENAI_BASE_URL, "the address of the provider `openai`"),
     (NO_COLOR, "no colour on the terminal"),
+    (COLORTERM, "whether the terminal has all colours: `truecolor` or `24bit`"),
     (TERM, "the kind of the terminal: `dumb` gets the interface line by line"),
     (PATH, "where programs are looked up"),
     (TMPDIR, "where scratch files are made"),

@@ -2,9 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::message::{Effort, MOST_PRICE};
+use crate::{
+    display::{ACTIONS, Role},
+    message::{Effort, MOST_PRICE},
+};
 
 use super::{
+    display::MOST_KEYS,
     keys::{self, Key, Shape},
     values,
 };
@@ -100,12 +104,28 @@ fn shape(table: &'static [Key], key: &Key) -> Value {
                 "additionalProperties": inner,
             })
         }
+        Shape::Looks => named(Role::names(), &json!({ "type": "string", "minLength": 1 })),
+        Shape::Bindings => {
+            let name = json!({ "type": "string", "minLength": 1 });
+            let keys = json!({ "oneOf": [
+                name,
+                { "type": "array", "items": name, "maxItems": MOST_KEYS },
+            ] });
+            named(ACTIONS.iter().map(|action| action.name), &keys)
+        }
         Shape::Settings => json!({
             "$ref": "#",
             "not": { "anyOf": [{ "required": ["profile"] }, { "required": ["profiles"] }] },
         }),
         Shape::Later => json!({}),
     }
+}
+
+/// An object of these names alone, each with a value of this schema.
+fn named(names: impl Iterator<Item = &'static str>, value: &Value) -> Value {
+    let properties: Map<String, Value> =
+        names.map(|name| (name.to_owned(), value.clone())).collect();
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
 fn capabilities() -> Value {

@@ -8,6 +8,7 @@ use crate::{
 };
 
 use super::{
+    display::{self, Bindings, ThemeSettings},
     error::{About, ConfigError, Problem, Warning},
     jsonc::{self, Node},
     keys,
@@ -54,6 +55,12 @@ pub struct Settings {
     pub log: Setting<String>,
     /// Names of context files.
     pub context: Setting<Vec<String>>,
+    /// The theme's name.
+    pub theme: Setting<String>,
+    /// The themes of the user's own.
+    pub themes: BTreeMap<String, Setting<ThemeSettings>>,
+    /// Which keys do what, by the name of the action.
+    pub keybindings: Bindings,
 }
 
 /// A profile of the user's own.
@@ -290,6 +297,9 @@ impl Reader<'_> {
                 }
                 "context" => settings.context = Setting::new(context(&node)?, layer),
                 "log" => settings.log = Setting::new(node.string(values::path)?, layer),
+                "theme" => settings.theme = Setting::new(node.string(display::theme_name)?, layer),
+                "themes" => settings.themes = display::themes(&node, layer, self.warnings)?,
+                "keybindings" => settings.keybindings = display::keybindings(&node, layer)?,
                 _ => {}
             }
         }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     authority::{Approve, List, Reach},
+    display::{Look, Role},
     message::Price,
 };
 
@@ -146,6 +147,24 @@ impl Settings {
         all.set("effort", &self.effort, |effort| json!(effort.name()));
         all.set("log", &self.log, |file| json!(file));
         all.set("context", &self.context, |names| json!(names));
+        all.set("theme", &self.theme, |name| json!(name));
+        for (name, theme) in &self.themes {
+            let key = |leaf: &str| format!("themes.{name}.{leaf}");
+            all.named("themes.NAME.base", key("base"), theme, |theme| {
+                json!(theme.base.unwrap_or("auto"))
+            });
+            all.named("themes.NAME.colors", key("colors"), theme, |theme| {
+                let look = |(role, look): (&Role, &Look)| {
+                    (role.name().to_owned(), json!(look.to_string()))
+                };
+                Value::Object(theme.looks.iter().map(look).collect())
+            });
+        }
+        for (name, keys) in &self.keybindings {
+            all.named("keybindings", format!("keybindings.{name}"), keys, |keys| {
+                json!(keys.iter().map(ToString::to_string).collect::<Vec<_>>())
+            });
+        }
         all.all
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{
     authority::{Approve, BUILT_IN, distance},
+    display::{KeyError, LookError, Role},
     message::{Effort, MOST_PRICE, Money, Price},
 };
 
@@ -129,6 +130,52 @@ pub enum ValueError {
         /// `the name` or `the value`.
         what: &'static str,
     },
+    /// A built-in theme's name.
+    #[error("`{text}` is a built-in theme; give this one another name")]
+    BuiltInTheme {
+        /// What was written.
+        text: String,
+    },
+    /// A theme that none can build on.
+    #[error("`{text}` is no theme to build on{}; it is `auto`, `dark` or `light`", did_you_mean(*.nearest))]
+    Base {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A role that no text has.
+    #[error("unknown role `{text}`{}; the roles are {}", did_you_mean(*.nearest), roles())]
+    Role {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// How a role cannot look.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// An action that no key has.
+    #[error("unknown action `{text}`{}; `/keys` and docs/terminal.md list them", did_you_mean(*.nearest))]
+    Action {
+        /// What was written.
+        text: String,
+        /// The nearest one.
+        nearest: Option<&'static str>,
+    },
+    /// A key that cannot be bound.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// One key for two actions.
+    #[error("`{key}` is bound to `{first}` and to `{second}`; take it out of one of them")]
+    Taken {
+        /// The key.
+        key: String,
+        /// The action that has it.
+        first: &'static str,
+        /// The other one.
+        second: &'static str,
+    },
     /// A number that is no amount of money.
     #[error(
         "`{text}` is no amount of money; write a number above 0 and up to a billion, like `2.5`"
@@ -145,6 +192,10 @@ pub enum ValueError {
         /// The largest that is accepted.
         most: u64,
     },
+}
+
+fn roles() -> String {
+    Role::names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 fn levels() -> String {

@@ -49,6 +49,12 @@ impl Redactor {
         Self { values: values.into() }
     }
 
+    /// Returns one that knows the values of both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self::new(self.values.iter().chain(other.values.iter()).map(|value| value.as_str()))
+    }
+
     /// Says whether it knows no value.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -145,7 +151,21 @@ impl Redactor {
 
     /// Returns a reader of a text that comes in pieces.
     pub fn pieces(&self) -> Pieces {
-        Pieces { redactor: self.clone(), held: String::new() }
+        Pieces { redactor: self.clone(), passed: String::new(), held: String::new() }
+    }
+
+    /// Returns how many bytes at the end of a text may be the start of a value.
+    fn start_of_a_value(&self, text: &str) -> usize {
+        let longest = |value: &Zeroizing<String>| {
+            let most = value.len().saturating_sub(1).min(text.len());
+            (1..=most).rev().find(|length| {
+                value
+                    .as_bytes()
+                    .get(..*length)
+                    .is_some_and(|start| text.as_bytes().ends_with(start))
+            })
+        };
+        self.values.iter().filter_map(longest).max().unwrap_or(0)
     }
 }
 
@@ -154,6 +174,8 @@ impl Redactor {
 #[derive(Clone, Debug)]
 pub struct Pieces {
     redactor: Redactor,
+    /// What was let go at the end of a part and may be the start of a value all the same.
+    passed: String,
     held: String,
 }
 
@@ -161,28 +183,53 @@ impl Pieces {
     /// Takes a piece and returns what can be shown now.
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
+        if !self.passed.is_empty() {
+            self.go_on_from_what_passed();
+        }
         self.redactor.text(&mut self.held);
-        let rest = self.held.split_off(self.held.len().saturating_sub(self.start_of_a_value()));
+        let kept = if self.passed.is_empty() {
+            self.redactor.start_of_a_value(&self.held)
+        } else {
+            // All of it goes on with what had passed, and no value is whole yet.
+            self.held.len()
+        };
+        let rest = self.held.split_off(self.held.len().saturating_sub(kept));
         std::mem::replace(&mut self.held, rest)
+    }
+
+    /// Takes out the rest of a value whose start has passed. Nothing is left of what had passed when
+    /// it turns out to be no start of one.
+    fn go_on_from_what_passed(&mut self) {
+        let all = Zeroizing::new(format!("{}{}", self.passed, self.held));
+        let ends = |value: &Zeroizing<String>| {
+            let at = memchr::memmem::find(all.as_bytes(), value.as_bytes())?;
+            let end = (at + value.len()).checked_sub(self.passed.len()).filter(|end| *end > 0)?;
+            (at < self.passed.len()).then_some((at, end))
+        };
+        // The one that begins first, and of those the longest.
+        let found = self.redactor.values.iter().filter_map(ends);
+        if let Some((_, end)) = found.min_by_key(|(at, end)| (*at, std::cmp::Reverse(*end))) {
+            self.held.replace_range(..end, MARK);
+            self.passed.clear();
+            return;
+        }
+        let open = self.redactor.start_of_a_value(&all);
+        let passed = open.saturating_sub(self.held.len());
+        self.passed.drain(..self.passed.len().saturating_sub(passed));
+    }
+
+    /// Returns what was held back, at the end of a part of the text: what comes next is shown apart.
+    /// A value that goes on there does not pass whole.
+    pub fn part(&mut self) -> String {
+        let rest = std::mem::take(&mut self.held);
+        self.passed.push_str(&rest);
+        rest
     }
 
     /// Returns what was held back, at the end of the text.
     pub fn finish(&mut self) -> String {
+        self.passed.clear();
         std::mem::take(&mut self.held)
-    }
-
-    /// Returns how many bytes at the end of what is held may be the start of a value.
-    fn start_of_a_value(&self) -> usize {
-        let longest = |value: &Zeroizing<String>| {
-            let most = value.len().saturating_sub(1).min(self.held.len());
-            (1..=most).rev().find(|length| {
-                value
-                    .as_bytes()
-                    .get(..*length)
-                    .is_some_and(|start| self.held.as_bytes().ends_with(start))
-            })
-        };
-        self.redactor.values.iter().filter_map(longest).max().unwrap_or(0)
     }
 }
 

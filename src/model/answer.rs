@@ -42,6 +42,9 @@ pub(super) trait Decoder: Send + 'static {
     /// Returns whether [`Delta::Done`] has been delivered.
     fn complete(&self) -> bool;
 
+    /// Returns whether a part of the answer has come that was not delivered.
+    fn holds(&self) -> bool;
+
     /// Nothing more comes, in peace or not: delivers the rest, with [`Delta::Done`], if the answer
     /// was whole already but for its end mark.
     fn end(&mut self, _out: &mut Vec<Delta>) {}
@@ -184,6 +187,7 @@ pub(super) fn stream(
         parser: Parser::new(),
         phase: Phase::Ask(ask),
         taken: 0,
+        begun: false,
         ready: VecDeque::new(),
     };
     stream::unfold(answer, |mut answer| async { Some((answer.next().await?, answer)) }).boxed()
@@ -196,6 +200,8 @@ struct Answer<D> {
     phase: Phase,
     /// Bytes of the events so far.
     taken: usize,
+    /// Whether anything of the answer was delivered.
+    begun: bool,
     ready: VecDeque<Result<Delta, ModelError>>,
 }
 
@@ -286,6 +292,10 @@ impl<D: Decoder> Answer<D> {
             } else {
                 self.decoder.event(event, &mut deltas).err()
             };
+            if deltas.is_empty() && !self.begun && self.decoder.holds() {
+                deltas.push(Delta::Begun);
+            }
+            self.begun |= !deltas.is_empty();
         }
         self.ready.extend(deltas.into_iter().map(Ok));
         fault

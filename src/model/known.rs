@@ -1,9 +1,13 @@
 //! What is known of models by their names: window, longest answer, levels of effort.
 //!
-//! Pure tables, from the pages of the providers: <https://docs.claude.com/en/docs/about-claude/models>,
-//! <https://docs.claude.com/en/docs/build-with-claude/effort> and
-//! <https://platform.openai.com/docs/models>. They are for what kli cannot ask; the settings come
-//! before them, and a model that is not here is asked without any of it.
+//! Pure tables. No provider was asked; the figures were compared with published pages in November
+//! 2026. Of the Claude models from 4.5 on they are those of the models' own pages
+//! (<https://platform.claude.com/docs/en/models/overview>) and of
+//! <https://platform.claude.com/docs/en/build-with-claude/effort>; of older ones, and of OpenAI's, those
+//! that gateways and clients publish of them, since the models' own pages
+//! (<https://developers.openai.com/api/docs/models>) were not to be had, beside the levels of effort
+//! that OpenAI's API reference describes. What was found nowhere is left out. They are for what kli
+//! cannot ask; the settings come before them, and a model that is not here is asked without any of it.
 
 use crate::message::Effort;
 
@@ -41,6 +45,7 @@ const BUDGETS: &[Effort] = &[Nothing, Low, Medium, High];
 const UP_TO_MAX: &[Effort] = &[Low, Medium, High, Max];
 const ALL_UP: &[Effort] = &[Low, Medium, High, ExtraHigh, Max];
 const FROM_NONE: &[Effort] = &[Nothing, Low, Medium, High, ExtraHigh];
+const NONE_TO_MAX: &[Effort] = &[Nothing, Low, Medium, High, ExtraHigh, Max];
 
 const fn row(
     start: &'static str,
@@ -53,6 +58,11 @@ const fn row(
     Known { start, context_window, max_output, efforts, style }
 }
 
+/// A row of a model whose window and longest answer are not known.
+const fn efforts(start: &'static str, efforts: &'static [Effort], style: Style) -> Known {
+    Known { start, context_window: None, max_output: None, efforts, style }
+}
+
 /// The first row that fits counts, so the longer of two starts comes first.
 pub const KNOWN: [Known; 44] = [
     row("claude-3-7-sonnet", 200_000, 64_000, BUDGETS, Style::Budget),
@@ -63,25 +73,27 @@ pub const KNOWN: [Known; 44] = [
     row("claude-opus-4-6", 1_000_000, 128_000, UP_TO_MAX, Style::Adaptive),
     row("claude-opus-4-5", 200_000, 64_000, THREE, Style::Level),
     row("claude-opus-4", 200_000, 32_000, BUDGETS, Style::Budget),
-    row("claude-sonnet-4-6", 1_000_000, 64_000, UP_TO_MAX, Style::Adaptive),
+    row("claude-sonnet-4-6", 1_000_000, 128_000, UP_TO_MAX, Style::Adaptive),
     row("claude-sonnet-4", 200_000, 64_000, BUDGETS, Style::Budget),
     row("claude-haiku-4", 200_000, 64_000, BUDGETS, Style::Budget),
-    row("claude-mythos-preview", 1_000_000, 128_000, UP_TO_MAX, Style::Adaptive),
+    // No page says its window any more.
+    efforts("claude-mythos-preview", UP_TO_MAX, Style::Adaptive),
     row("claude-opus-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-sonnet-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-fable-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
     row("claude-mythos-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
-    row("claude-haiku-5", 1_000_000, 128_000, THREE, Style::Adaptive),
-    row("gpt-5.6", 1_050_000, 128_000, FROM_NONE, Style::Level),
-    row("gpt-5.5-pro", 1_050_000, 128_000, &[Medium, High, ExtraHigh], Style::Level),
+    row("claude-haiku-5", 1_000_000, 128_000, ALL_UP, Style::Adaptive),
+    row("gpt-5.6", 1_050_000, 128_000, NONE_TO_MAX, Style::Level),
+    // Neither its window nor its levels were found; it is none of the next row's.
+    efforts("gpt-5.5-pro", &[], Style::Level),
     row("gpt-5.5", 1_050_000, 128_000, FROM_NONE, Style::Level),
-    row("gpt-5.4-pro", 1_050_000, 128_000, &[Medium, High, ExtraHigh], Style::Level),
+    row("gpt-5.4-pro", 1_050_000, 128_000, &[], Style::Level),
     row("gpt-5.4-mini", 400_000, 128_000, FROM_NONE, Style::Level),
     row("gpt-5.4-nano", 400_000, 128_000, FROM_NONE, Style::Level),
     row("gpt-5.4", 1_050_000, 128_000, FROM_NONE, Style::Level),
     row("gpt-5.3-codex", 400_000, 128_000, &[Low, Medium, High, ExtraHigh], Style::Level),
     row("gpt-5.2-codex", 400_000, 128_000, &[Low, Medium, High, ExtraHigh], Style::Level),
-    row("gpt-5.2-pro", 400_000, 128_000, &[Medium, High, ExtraHigh], Style::Level),
+    efforts("gpt-5.2-pro", &[], Style::Level),
     row("gpt-5.2", 400_000, 128_000, FROM_NONE, Style::Level),
     row("gpt-5.1-codex-max", 400_000, 128_000, &[Low, Medium, High, ExtraHigh], Style::Level),
     row("gpt-5.1-codex", 400_000, 128_000, THREE, Style::Level),
@@ -98,13 +110,7 @@ pub const KNOWN: [Known; 44] = [
     row("o3", 200_000, 100_000, THREE, Style::Level),
     row("o4-mini", 200_000, 100_000, THREE, Style::Level),
     // Their window is whatever the server was started with.
-    Known {
-        start: "gpt-oss",
-        context_window: None,
-        max_output: None,
-        efforts: THREE,
-        style: Style::Level,
-    },
+    efforts("gpt-oss", THREE, Style::Level),
     row("codex-mini", 200_000, 100_000, THREE, Style::Level),
 ];
 

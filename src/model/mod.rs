@@ -87,6 +87,9 @@ pub struct ToolSpec {
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
+    /// The answer has begun with what is told as a whole later: a call, or thinking that its model
+    /// alone reads. It comes once at most, before everything else.
+    Begun,
     /// More text.
     Text(String),
     /// More visible thinking, for display only.

@@ -10,7 +10,6 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,7 +21,7 @@ use super::doctor::Status;
 use super::launch::LaunchError;
 use super::plan::{Request, shown};
 use super::spec::{self, EnvPattern, Quoted, Spec, SpecError, ValueError};
-use super::{FAILED, diagnose, explain, inner, launch, preflight, secrets, sys};
+use super::{FAILED, diagnose, explain, fault, inner, launch, preflight, secrets, sys};
 
 /// What `kli-sandbox --help` prints; the manual page is made from it.
 pub const HELP: &str = "\
@@ -102,11 +101,12 @@ impl From<lexopt::Error> for CommandError {
 
 /// Runs the launcher with this process's arguments.
 pub fn main() -> ExitCode {
+    // A fault of this program is its own failure, not the confined program's code (law 11).
+    fault::prepare();
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == "inner") {
         words.remove(0);
-        let done = std::panic::catch_unwind(AssertUnwindSafe(|| inner::run(words)));
-        return ExitCode::from(done.unwrap_or(FAILED));
+        return ExitCode::from(inner::run(words));
     }
     // Before any descriptor is closed; and only who starts something has use for them.
     let keys = if words.first().is_some_and(|word| word == "run" || word == "shell") {
@@ -121,9 +121,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = sys::close_from(3) {
         return fail(&format_args!("open descriptors cannot be closed: {error}"));
     }
-    // A fault of this program is its own failure, not the confined program's code (law 11).
-    let done = std::panic::catch_unwind(AssertUnwindSafe(|| command(words, keys)));
-    match done.unwrap_or(Ok(FAILED)) {
+    match command(words, keys) {
         Ok(code) => ExitCode::from(code),
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS

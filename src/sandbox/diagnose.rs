@@ -19,20 +19,22 @@ pub(super) fn switch(name: &str) -> Option<String> {
 
 /// A sentence with the repair of what can fail at any step, where it has none yet.
 pub(super) fn repaired(sentence: String) -> String {
-    // In the words of the kernel's errors (errno(3)), which bubblewrap uses as well.
-    let (words, repair) = [
-        ("Too many open files in system", "close some, or raise `fs.file-max`"),
-        ("Too many open files", "raise the number of open files (`ulimit -n`)"),
-        ("File too large", "raise the bound of file sizes (`ulimit -f`)"),
+    // In bubblewrap's words (errno(3)), and by the number, as this program may have another C library.
+    let repair = [
+        ("Too many open files in system", "(os error 23)", "close some, or raise `fs.file-max`"),
+        ("Too many open files", "(os error 24)", "raise the number of open files (`ulimit -n`)"),
+        ("File too large", "(os error 27)", "raise the bound of file sizes (`ulimit -f`)"),
         (
             "Cannot allocate memory",
+            "(os error 12)",
             "free some memory, or raise what bounds it (`ulimit -v`, the unit's `MemoryMax=`)",
         ),
     ]
     .into_iter()
-    .find(|(words, _)| sentence.contains(words))
+    .find(|(words, number, _)| sentence.contains(words) || sentence.contains(number))
+    .map(|(.., repair)| repair)
     .unwrap_or_default();
-    if words.is_empty() || sentence.contains("ulimit") || sentence.contains("fs.file-max") {
+    if repair.is_empty() || sentence.contains("ulimit") || sentence.contains("fs.file-max") {
         return sentence;
     }
     format!("{sentence}; {repair}")

@@ -239,9 +239,26 @@ const SHELL_CANNOT: &str = "\
 : <<'KLI'
 Only `kli-sandbox run` does this: names stay hidden when the host replaces them (here each is a mount,
 which a rename on the host takes away), absent names stay absent, symbolic links stay as they are, sockets
-and pipes below the home are cut, what the host mounts later stays out.
+and pipes below the home are cut, what the host mounts later stays out, system calls are filtered, the
+session's keyring is a fresh one, signals and abstract sockets are scoped, `limits` hold.
 KLI
 ";
+
+/// The marker as it is true without what only the launcher asks of the kernel.
+fn without_the_launcher(marker: &str) -> String {
+    let mut text = marker.replacen("\"signalsScoped\":true", "\"signalsScoped\":false", 1);
+    for word in ["scoped", "no sockets"] {
+        let [told, true_here] =
+            [word, "reachable"].map(|word| format!("\"abstractSockets\":\"{word}\""));
+        text = text.replacen(&told, &true_here, 1);
+    }
+    if let Some((before, after)) = text.split_once("\"limits\":[")
+        && let Some((_, rest)) = after.split_once("],\"workspace\":")
+    {
+        text = format!("{before}\"limits\":[],\"workspace\":{rest}");
+    }
+    text
+}
 
 /// A name that an overlay holds, as a mask of bubblewrap's own; none for a link, whose target is hidden
 /// as well, and for what is absent.
@@ -295,7 +312,7 @@ fn shell(plan: &Plan) -> Vec<u8> {
         text.extend(mount_words(&mount));
     }
     text.extend_from_slice(b" \\\n  -- \"${SHELL:-/bin/sh}\" 9<<'KLI'\n");
-    text.extend_from_slice(plan.marker.as_bytes());
+    text.extend_from_slice(without_the_launcher(&plan.marker).as_bytes());
     text.extend_from_slice(b"\nKLI\n)\n");
     text
 }
@@ -346,4 +363,22 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     }
     text.push(b'\'');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_the_launcher;
+
+    #[test]
+    fn the_pasted_command_claims_nothing_that_only_the_launcher_does() {
+        let marker = r#"{"version":1,"network":true,"abstractSockets":"scoped","signalsScoped":true,"userNamespaces":false,"limits":["9 tasks","1 [x],"],"workspace":"/w\"signalsScoped\":true","hiddenPaths":2}"#;
+        let told: serde_json::Value = serde_json::from_str(&without_the_launcher(marker)).unwrap();
+        assert_eq!(told["abstractSockets"], "reachable");
+        assert_eq!(told["signalsScoped"], false);
+        assert_eq!(told["limits"], serde_json::json!([]));
+        assert_eq!(told["workspace"], "/w\"signalsScoped\":true");
+        assert_eq!(told["hiddenPaths"], 2);
+        let own = r#"{"abstractSockets":"own network","limits":[],"workspace":"/w"}"#;
+        assert_eq!(without_the_launcher(own), own);
+    }
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -25,10 +25,12 @@ use super::sorted;
 use super::spec::{Base, Spec, SpecPath, Xdg};
 use super::sys;
 
+mod account;
 mod denied;
 mod given;
 mod linked;
 
+pub use account::account_home;
 use denied::Looker;
 pub use denied::{Denied, Found, Place, Role};
 pub(super) use given::tmp_prefix;
@@ -573,20 +575,6 @@ fn foreign(path: &Path, uid: u32) -> Option<u32> {
 
 fn join(base: PathBuf, rest: &str) -> PathBuf {
     if rest.is_empty() { base } else { base.join(rest) }
-}
-
-/// The home in `/etc/passwd`; other name services are asked only for accounts that it lacks.
-pub fn account_home(uid: u32) -> Option<PathBuf> {
-    let text = std::fs::read("/etc/passwd").unwrap_or_default();
-    for line in text.split(|byte| *byte == b'\n') {
-        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
-        if let [_, _, id, _, _, home, ..] = fields.as_slice()
-            && std::str::from_utf8(id).ok().and_then(|id| id.parse().ok()) == Some(uid)
-        {
-            return Some(PathBuf::from(OsString::from_vec(home.to_vec())));
-        }
-    }
-    sys::account_home(uid)
 }
 
 /// Follows `path` one component at a time and remembers each symbolic link.

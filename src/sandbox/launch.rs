@@ -6,6 +6,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +31,7 @@ use super::sys::start::Start;
 use super::terminal::Terminal;
 use super::view::{self, View};
 use super::watch::Watch;
-use super::{diagnose, handover, landlock, processes, seccomp, sys};
+use super::{diagnose, fault, handover, landlock, processes, seccomp, sys};
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -161,8 +162,9 @@ pub(super) fn run(
 ) -> Result<u8, LaunchError> {
     sys::keyring::leave_session().map_err(LaunchError::Keyring)?;
     standard_descriptors()?;
-    let mut facts = facts::probe(spec, request)?;
-    let mut plan = plan::build(spec, &facts, request)?;
+    // At the end the caller waits, and the kernel takes the memory as a whole.
+    let mut facts = ManuallyDrop::new(facts::probe(spec, request)?);
+    let mut plan = ManuallyDrop::new(plan::build(spec, &facts, request)?);
     let bwrap = find_bubblewrap(bwrap, &facts.environment)?;
     out_of_reach(&bwrap, &plan).map_err(|inside| LaunchError::Unusable {
         path: bwrap.clone(),
@@ -205,10 +207,9 @@ pub(super) fn run(
     sys::block_signals(&wanted).map_err(step("signals cannot be blocked"))?;
     let signals = sys::signal_descriptor(&wanted).map_err(step("signals cannot be watched"))?;
     let mut terminal = Terminal::now();
-    let told = |source| LaunchError::Namespace {
-        repair: diagnose::namespace(&source, &facts.launcher),
-        source,
-    };
+    let launcher = facts.launcher.clone();
+    let told =
+        |source| LaunchError::Namespace { repair: diagnose::namespace(&source, &launcher), source };
     // Where /proc is masked no fresh one can be had, and bubblewrap cannot work in a PID namespace
     // whose processes /proc does not show.
     let own_processes = !spec.nested_userns;
@@ -221,7 +222,7 @@ pub(super) fn run(
     let input = namespace::read_only_input().map_err(LaunchError::Input)?;
     // Root may have entered it by a privilege that the inside does not have.
     if std::fs::metadata(&plan.workspace).is_err() {
-        return Err(LaunchError::Owner { path: plan.workspace, owner, uid: facts.uid });
+        return Err(LaunchError::Owner { path: plan.workspace.clone(), owner, uid: facts.uid });
     }
     // Where the kernel refuses an overlay, the plan is another one.
     let prepared = loop {
@@ -231,7 +232,7 @@ pub(super) fn run(
                 facts
                     .refused
                     .extend(refused.into_iter().map(|it| (it.anchor, it.source.to_string())));
-                plan = plan::build(spec, &facts, request)?;
+                plan = ManuallyDrop::new(plan::build(spec, &facts, request)?);
             }
         }
     };
@@ -321,7 +322,9 @@ pub(super) fn run(
     })?;
     drop((words_theirs, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
+    fault::is_monitor(monitor);
     let outcome = supervise(monitor, &pipes, &mut companions, &mut terminal);
+    fault::is_monitor(0);
     if !own_processes {
         processes::end_children();
     }

@@ -19,6 +19,7 @@ pub mod sockets;
 pub mod spec;
 
 mod diagnose;
+mod fault;
 mod handover;
 mod inner;
 mod landlock;

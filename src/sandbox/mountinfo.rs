@@ -128,11 +128,16 @@ impl Table {
     /// mounted and can be seen: bind mounts, other subvolumes, the same device twice.
     pub fn aliases(&self, path: &Path) -> Vec<PathBuf> {
         let Some(own) = self.at(path) else { return Vec::new() };
-        let Ok(below) = path.strip_prefix(&own.point) else { return Vec::new() };
-        let inner = join(&own.root, below);
-        let mut found: Vec<PathBuf> = self
+        let mut others = self
             .places(self.devices.get(&own.device))
             .filter(|entry| entry.id != own.id)
+            .peekable();
+        if others.peek().is_none() {
+            return Vec::new();
+        }
+        let Ok(below) = path.strip_prefix(&own.point) else { return Vec::new() };
+        let inner = join(&own.root, below);
+        let mut found: Vec<PathBuf> = others
             .filter_map(|entry| {
                 let alias = match inner.strip_prefix(&entry.root) {
                     Ok(rest) => join(&entry.point, rest),

@@ -301,6 +301,9 @@ pub(super) fn shown(path: &Path) -> String {
 /// A text as it is printed: control characters are escaped, so that no name drives a terminal or
 /// breaks a line; everything else is left as it is.
 pub(super) fn printable(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
     text.chars().fold(String::new(), |mut text, character| {
         if character.is_control() {
             text.extend(character.escape_default());
@@ -405,7 +408,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         return Err(PlanError::Held(protected.len()));
     }
     let anchors = sockets::anchors(facts);
-    let held = hidden::hold(facts, wanted, &mounts, &create, &anchors, &mut notes);
+    let held = hidden::hold(facts, wanted, &masks, &mounts, &create, &anchors, &mut notes);
     let cut: Vec<PathBuf> = held.overlays.iter().map(|overlay| overlay.anchor.clone()).collect();
     let sockets = sockets::hide(facts, &masks, &mounts, &reachable, &cut, &mut notes);
     let visible: Vec<Mount> =
@@ -453,12 +456,16 @@ fn order(mount: &Mount) -> (usize, &[u8]) {
 }
 
 fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    // Compared as text first: part by part is slow for thousands of masks.
-    let text = path.as_os_str().as_bytes();
-    masks.iter().find(|mask| {
-        text.starts_with(mask.destination.as_os_str().as_bytes())
-            && path.starts_with(&mask.destination)
-    })
+    masks.iter().find(|mask| lies_in(path, &mask.destination))
+}
+
+/// Whether `path` is `directory` or below it; `directory` has no slash at its end. Compared as text first:
+/// part by part is slow for thousands of paths.
+fn lies_in(path: &Path, directory: &Path) -> bool {
+    let (text, around) = (path.as_os_str().as_bytes(), directory.as_os_str().as_bytes());
+    text.get(around.len()).is_none_or(|byte| *byte == b'/')
+        && text.starts_with(around)
+        && path.starts_with(directory)
 }
 
 /// The most of a file system in memory that is only there to be empty, in bytes.

@@ -272,7 +272,11 @@ fn state(path: Writable) -> Allowed {
 /// cannot be read, though what it has may be reached.
 fn names_in(directory: &Path) -> Option<BTreeSet<OsString>> {
     let entries = std::fs::read_dir(directory).ok()?;
-    entries.take(KNOWN.names).map(|entry| Some(entry.ok()?.file_name())).collect()
+    let mut names = BTreeSet::new();
+    for entry in entries.take(KNOWN.names) {
+        names.insert(entry.ok()?.file_name());
+    }
+    Some(names)
 }
 
 /// What was found so far.

@@ -3,6 +3,7 @@
 //! nothing of what it sorts.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sorts `items` as `compare` says; what is equal keeps its order.
 pub(super) fn by<T>(items: &mut Vec<T>, compare: impl Fn(&T, &T) -> Ordering) {
@@ -27,6 +28,20 @@ pub(super) fn by_key<T, K: Ord>(items: &mut Vec<T>, key: impl Fn(&T) -> K) {
 pub(super) fn unique<T: Ord>(items: &mut Vec<T>) {
     by(items, T::cmp);
     items.dedup();
+}
+
+/// A set of `items`, one inserted after the other: to collect them would sort them first.
+pub(super) fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
+    let mut set = BTreeSet::new();
+    set.extend(items);
+    set
+}
+
+/// A map of `items`, as [`set`]; of one key the last value counts.
+pub(super) fn map<K: Ord, V>(items: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
+    let mut map = BTreeMap::new();
+    map.extend(items);
+    map
 }
 
 /// The one copy.

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, TryLockError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -25,8 +26,11 @@ const RESET: &[u8] = b"\x1b[?2026l\x1b[<u\x1b7\x1b[?1049l\x1b[<u\x1b[>4m\
     \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1004l\x1b[?2004l\
     \x1b7\x1b[r\x1b8\x1b(B\x0f\x1b[?1l\x1b>\x1b[?7h\x1b[4l\x1b[?25h\x1b[m";
 
+/// The terminal as it is put back after a fault of the launcher's own, which has nothing else in hand.
+static LAST: Mutex<Option<Terminal>> = Mutex::new(None);
+
 /// What one of the three streams was like.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stream {
     /// The modes, when it is a terminal.
     modes: Option<Termios>,
@@ -36,7 +40,7 @@ struct Stream {
 }
 
 /// The terminal of the caller and the three streams.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Terminal {
     /// Whether standard input and output are the controlling terminal of this process.
     own: bool,
@@ -55,7 +59,15 @@ impl Terminal {
         let front = tcgetpgrp(io::stdin());
         let own = front.is_ok() && tcgetpgrp(io::stdout()).is_ok();
         let background = front.is_ok_and(|group| group != getpgrp());
-        Self { own, shared: false, streams: streams(), background }
+        let terminal = Self { own, shared: false, streams: streams(), background };
+        terminal.remember();
+        terminal
+    }
+
+    fn remember(&self) {
+        if let Ok(mut last) = LAST.lock() {
+            *last = Some(self.clone());
+        }
     }
 
     /// Whether the program can have it: standard input and output are the controlling terminal.
@@ -66,6 +78,7 @@ impl Terminal {
     /// Notes that the inside is in this session, or not.
     pub(super) fn share(&mut self, shared: bool) {
         self.shared = shared;
+        self.remember();
     }
 
     /// Whether the inside is in this session.
@@ -79,6 +92,7 @@ impl Terminal {
         if foreground && self.background {
             self.streams = streams();
             self.background = false;
+            self.remember();
         }
         foreground
     }
@@ -111,6 +125,18 @@ impl Terminal {
         if changed && !well && isatty(io::stdout()) {
             leave_screen();
         }
+    }
+}
+
+/// Puts back what was seen last, after everything inside has ended.
+pub(super) fn put_back_after_fault() {
+    let last = match LAST.try_lock() {
+        Ok(mut last) => last.take(),
+        Err(TryLockError::Poisoned(last)) => last.into_inner().take(),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    if let Some(terminal) = last {
+        terminal.put_back(false);
     }
 }
 

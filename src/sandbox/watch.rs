@@ -23,7 +23,7 @@ use super::MASKS;
 use super::namespace::hold::Masks;
 use super::plan::{Kind, Mount, Plan, shown};
 use super::supervise::Companion;
-use super::sys;
+use super::{sorted, sys};
 
 mod after;
 mod pointer;
@@ -266,7 +266,7 @@ impl Companion for Watch {
                     .map_err(|e| format!("`{}` cannot be watched: {e}", shown(&root.path)))?;
                 root.handle = Some(Rc::new(handle));
             }
-            watch.look_at((0..watch.entries.len()).collect(), true)
+            watch.look_at(sorted::set(0..watch.entries.len()), true)
         })
     }
 

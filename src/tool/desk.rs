@@ -12,12 +12,17 @@ pub trait Desk: Send + Sync + std::fmt::Debug {
     /// Runs a tool as if the model had called it. A refusal is a failed outcome.
     fn call(&self, tool: &str, arguments: Map<String, Value>) -> BoxFuture<'static, Outcome>;
 
-    /// Checks one request of a procedure that does a part of what a tool does: a layer that denies
-    /// the tool by name denies the part.
-    ///
-    /// # Errors
-    /// The refusal, for the model.
-    fn check(&self, tool: &str, request: Request) -> Result<Grant, String>;
+    /// Checks one request of the procedure `does`, which does a part of what a tool does: a layer that
+    /// denies the tool by name denies the part. The answer is the grant, or the refusal for the model.
+    fn check(
+        &self,
+        tool: &str,
+        does: &'static str,
+        request: Request,
+    ) -> BoxFuture<'static, Result<Grant, String>>;
+
+    /// Says whether a call waits for a person's answer: that time is nobody's fault.
+    fn is_asking(&self) -> bool;
 
     /// Takes the keys of providers out of a text.
     fn clean(&self, text: &mut String);

@@ -21,6 +21,7 @@ use super::{
     arguments::Arguments,
     lines::{self, Text},
     memory::{Content, View},
+    preview::{self, Preview, Previewer, Shown},
     target::{Target, blocking, notes_on},
 };
 use crate::{
@@ -117,7 +118,7 @@ impl Tool for Edit {
             .map(|(at, map)| Change::read(map, &format!("edits[{at}].")))
             .collect::<Result<Vec<_>, _>>()?;
         let time = context.state.files.time();
-        Ok(Box::new(Call { target, changes, time }))
+        Ok(Box::new(Call { target, changes, time, shown: Arc::default() }))
     }
 }
 
@@ -213,12 +214,14 @@ impl Change {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Call {
     target: Target,
     changes: Vec<Change>,
     /// When the call was made: what its anchors stood for.
     time: u64,
+    /// What a person was shown.
+    shown: Arc<Shown>,
 }
 
 impl Invocation for Call {
@@ -228,6 +231,17 @@ impl Invocation for Call {
 
     fn wishes(&self) -> Vec<Request> {
         vec![Request::path(Atom::FileRead, &self.target.path)]
+    }
+
+    fn previewer(&self, is_readable: bool) -> Option<Previewer> {
+        let this = self.clone();
+        Some(Box::new(move |stop| {
+            let looked = this.look(Hands { is_readable, stop });
+            match looked.unwrap_or_else(|error| Err(this.target.refused(&error))) {
+                Ok(found) => this.preview(&found),
+                Err(outcome) => Preview::Refused(outcome),
+            }
+        }))
     }
 
     fn effect(&self) -> Effect {
@@ -250,6 +264,16 @@ impl Invocation for Call {
 struct Plan {
     splices: Vec<Splice>,
     notes: Vec<String>,
+}
+
+/// The file as it is, and what it becomes.
+struct Found {
+    old: Text,
+    stamp: files::Stamp,
+    view: View,
+    is_known: bool,
+    plan: Plan,
+    bytes: Vec<u8>,
 }
 
 /// How a call may go about it.
@@ -300,27 +324,28 @@ impl Call {
         }
     }
 
-    fn edit_once(&self, grant: &Grant, hands: Hands<'_>) -> Result<Outcome, HostError> {
+    /// Looks at the file and finds out what it becomes; the inner error is a refusal.
+    fn look(&self, hands: Hands<'_>) -> Result<Result<Found, Outcome>, HostError> {
         let Target { name, path, context } = &self.target;
         let memory = &context.state.files;
         let Some((bytes, stamp)) = files::read_whole_unless(path, MAX_BYTES, hands.stop)? else {
-            return Ok(Outcome::error(format!(
+            return Ok(Err(Outcome::error(format!(
                 "`{name}` is longer than {MAX_BYTES} bytes; change it with a command"
-            )));
+            ))));
         };
         if let Some(kind) = lines::binary(&bytes) {
-            return Ok(Outcome::error(format!("`{name}` is {kind}; edit changes text only")));
+            return Ok(Err(Outcome::error(format!("`{name}` is {kind}; edit changes text only"))));
         }
         let Some(old) = Text::within(bytes, MAX_LINES) else {
-            return Ok(Outcome::error(format!(
+            return Ok(Err(Outcome::error(format!(
                 "`{name}` has more than {MAX_LINES} lines; change it with a command"
-            )));
+            ))));
         };
         if old.lines.is_empty() {
-            return Ok(Outcome::error(format!(
+            return Ok(Err(Outcome::error(format!(
                 "`{name}` is an empty file; use write{}",
                 self.target.note_when_masked()
-            )));
+            ))));
         }
         hands.go_on(path)?;
         let mut view = memory.view(path);
@@ -335,14 +360,38 @@ impl Call {
         }
         let plan = match self.plan(&old, &view, is_sure) {
             Ok(plan) => plan,
-            Err(misses) => return Ok(self.missed(&old, &misses, hands)),
+            Err(misses) => return Ok(Err(self.missed(&old, &misses, hands))),
         };
         hands.go_on(path)?;
         let bytes = splice::apply(&old, &plan.splices);
         if bytes == old.bytes {
-            return Ok(Outcome::error(format!(
+            return Ok(Err(Outcome::error(format!(
                 "the edits change nothing: `{name}` already reads so"
-            )));
+            ))));
+        }
+        Ok(Ok(Found { old, stamp, view, is_known, plan, bytes }))
+    }
+
+    /// Returns what becomes of the file, and holds the call to that.
+    fn preview(&self, found: &Found) -> Preview {
+        self.shown.set(Some(found.stamp));
+        Preview::Change(preview::Change {
+            path: self.target.path.clone(),
+            is_new: false,
+            hunks: preview::hunks(&found.old.bytes, &found.bytes),
+            notes: found.plan.notes.clone(),
+        })
+    }
+
+    fn edit_once(&self, grant: &Grant, hands: Hands<'_>) -> Result<Outcome, HostError> {
+        let Target { name, path, context } = &self.target;
+        let memory = &context.state.files;
+        let Found { old, stamp, mut view, is_known, plan, bytes } = match self.look(hands)? {
+            Ok(found) => found,
+            Err(outcome) => return Ok(outcome),
+        };
+        if let Some(outcome) = self.shown.differs(Some(stamp), name) {
+            return Ok(outcome);
         }
         let replaced = files::replace(grant, path, &bytes, Expected::Unchanged(stamp), hands.stop)?;
         let new = Text::new(bytes);

@@ -277,12 +277,19 @@ impl Call {
         let Some(mut words) = session.run(self.form.clone()) else {
             return End::Lost("the engine's thread is gone");
         };
-        let deadline = Instant::now().checked_add(self.timeout);
+        let mut deadline = Instant::now().checked_add(self.timeout);
+        let mut before = Instant::now();
         let mut last: Option<Instant> = None;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut asked: Option<(BoxFuture<'static, Result<Value, String>>, _)> = None;
         loop {
+            // The time that a person takes to answer is not the form's.
+            let passed = before.elapsed();
+            before = Instant::now();
+            if self.context.state.desk.get().is_some_and(|desk| desk.is_asking()) {
+                deadline = deadline.and_then(|deadline| deadline.checked_add(passed));
+            }
             let answered = async {
                 match asked.as_mut() {
                     Some((answer, _)) => answer.await,

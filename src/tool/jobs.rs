@@ -71,6 +71,11 @@ fn keeper() -> Keeper {
 }
 
 impl Jobs {
+    /// Returns these jobs for another to hold; none is left here.
+    pub(super) fn hand_over(&self) -> Self {
+        Self { list: Mutex::new(std::mem::take(&mut *lock(&self.list))) }
+    }
+
     /// Starts a job and returns what to tell: its id, and its first output.
     pub(super) async fn start(
         &self,

@@ -91,6 +91,12 @@ pub struct Shown {
 }
 
 impl Memory {
+    /// Returns this memory for another to hold; nothing is left here.
+    pub(super) fn hand_over(&self) -> Self {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { inner: Mutex::new(std::mem::take(&mut *inner)) }
+    }
+
     /// Notes that the model was shown these rows of a file (physical path), in the order shown.
     pub fn saw(&self, path: &Path, rows: &[Row]) {
         self.change(path, |view, time| {

@@ -48,6 +48,18 @@ pub trait Invocation: Send {
         Vec::new()
     }
 
+    /// Returns what a person should know beside the arguments before saying yes, each with its name:
+    /// where a command starts, what a sub-agent may do. What was told here is held to.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Returns what tells how the call would change a file, when it would; the change is held to: the
+    /// call does nothing once the file is another one. `is_readable`: whether the run may read it.
+    fn previewer(&self, _is_readable: bool) -> Option<preview::Previewer> {
+        None
+    }
+
     /// Returns how it may be ordered among the calls of one turn.
     fn effect(&self) -> Effect;
 
@@ -157,6 +169,7 @@ pub mod jobs;
 mod lines;
 pub mod memory;
 mod pattern;
+pub mod preview;
 mod read;
 pub mod result;
 mod scope;

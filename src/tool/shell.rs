@@ -9,7 +9,7 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError},
+    sync::{Arc, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -121,6 +121,7 @@ impl Tool for Bash {
                 && wanted.is_some_and(|wanted| wanted > context.bash.max_timeout),
             background,
             cwd,
+            shown: OnceLock::new(),
             context: Arc::clone(context),
         }))
     }
@@ -135,6 +136,8 @@ struct Call {
     background: bool,
     shortened: bool,
     cwd: Option<PathBuf>,
+    /// Where a person was told that it starts.
+    shown: OnceLock<PathBuf>,
     context: Arc<Context>,
 }
 
@@ -142,6 +145,13 @@ impl Invocation for Call {
     fn requests(&self) -> Vec<Request> {
         let detail = Detail::Commands { line: self.command.clone(), parsed: self.parsed.clone() };
         vec![Request { atom: Atom::ProcessExec, detail }]
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let stands = self.context.state.cwd.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let start = self.cwd.clone().or(stands).unwrap_or_else(|| self.context.workspace.clone());
+        let start = self.shown.get_or_init(|| start);
+        vec![("in", super::target::shown(start))]
     }
 
     fn effect(&self) -> Effect {
@@ -165,6 +175,13 @@ impl Call {
             Ok(start) => start,
             Err(sentence) => return Outcome::error(sentence),
         };
+        if let Some(shown) = self.shown.get().filter(|shown| **shown != start) {
+            return Outcome::error(format!(
+                "the working directory `{}` that the person was shown cannot be entered any more; \
+                 nothing was started",
+                shown.display()
+            ));
+        }
         if self.background {
             return self.launch(grant, start, notes).await;
         }

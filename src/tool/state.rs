@@ -3,7 +3,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use super::{desk::Desk, inspect::Told, jobs::Jobs, memory::Memory, result::Results};
@@ -33,5 +33,20 @@ impl State {
     /// takes them.
     pub fn keeping_results_in(directory: PathBuf) -> Self {
         Self { results: Arc::new(Results::in_places(vec![directory])), ..Self::default() }
+    }
+
+    /// Returns the memory of whoever goes on in the place of this one's owner: files, directory, jobs
+    /// and results move there. Who decides, what is told, and the session of eval begin anew, since
+    /// another may be allowed to do something else.
+    #[must_use]
+    pub fn heir(&self) -> Self {
+        let mut cwd = self.cwd.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            files: self.files.hand_over(),
+            cwd: Mutex::new(cwd.take()),
+            jobs: self.jobs.hand_over(),
+            results: Arc::clone(&self.results),
+            ..Self::default()
+        }
     }
 }

@@ -92,6 +92,14 @@ impl Target {
         grants.iter().any(|grant| grant.permits_read(&self.path))
     }
 
+    /// Notes the directories that a write would make.
+    pub(super) fn note_new_directories(&self, notes: &mut Vec<String>) {
+        let parents = self.path.ancestors().skip(1);
+        if let Some(first) = parents.take_while(|parent| !files::is_there(parent)).last() {
+            notes.push(format!("makes the directory `{}`", shown(first)));
+        }
+    }
+
     /// Returns the outcome for a refusal of the system.
     pub(super) fn refused(&self, error: &HostError) -> Outcome {
         let mut text = error.sentence();

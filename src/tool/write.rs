@@ -12,6 +12,7 @@ use super::{
     arguments::Arguments,
     lines::{self, BOM, Text},
     memory::Content,
+    preview::{self, Change, Preview, Previewer, Shown},
     target::{Target, blocking, notes_on},
 };
 use crate::{
@@ -63,14 +64,16 @@ impl Tool for Write {
         let arguments = Arguments::new(arguments);
         arguments.known(&["path", "content"])?;
         let target = Target::of(arguments, context)?.not_a_directory(arguments)?;
-        Ok(Box::new(Call { target, content: arguments.text("content")? }))
+        Ok(Box::new(Call { target, content: arguments.text("content")?, shown: Arc::default() }))
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Call {
     target: Target,
     content: String,
+    /// What a person was shown: the file as it was then, and what comes in its place.
+    shown: Arc<Shown>,
 }
 
 impl Invocation for Call {
@@ -80,6 +83,11 @@ impl Invocation for Call {
 
     fn wishes(&self) -> Vec<Request> {
         vec![Request::path(Atom::FileRead, &self.target.path)]
+    }
+
+    fn previewer(&self, is_readable: bool) -> Option<Previewer> {
+        let this = self.clone();
+        Some(Box::new(move |_stop| this.preview(is_readable)))
     }
 
     fn effect(&self) -> Effect {
@@ -105,13 +113,16 @@ struct Old {
     bytes: Option<Vec<u8>>,
 }
 
+/// What is to be written, and over what.
+struct Plan {
+    old: Option<Old>,
+    content: Vec<u8>,
+    notes: String,
+}
+
 impl Call {
-    fn write(
-        &self,
-        grant: &Grant,
-        is_readable: bool,
-        stop: &AtomicBool,
-    ) -> Result<Outcome, HostError> {
+    /// Looks at the file and decides what to write; the inner error is a refusal.
+    fn plan(&self, is_readable: bool) -> Result<Result<Plan, Outcome>, HostError> {
         let Target { name, path, context } = &self.target;
         let memory = &context.state.files;
         let old = self.look()?;
@@ -120,28 +131,78 @@ impl Call {
         if let Some(old) = old.as_ref().filter(|old| old.content.stamp.size > 0) {
             match memory.view(path).content {
                 None if is_readable => {
-                    return Ok(Outcome::error(format!(
+                    return Ok(Err(Outcome::error(format!(
                         "`{name}` exists and was not read in this run; read it first, or change parts \
                          of it with edit"
-                    )));
+                    ))));
                 }
                 Some(known) if !known.is_same(&old.content) && is_readable => {
-                    return Ok(Outcome::error(format!(
+                    return Ok(Err(Outcome::error(format!(
                         "`{name}` was changed by something else since it was last read; read it again"
-                    )));
+                    ))));
                 }
                 Some(known) if known.is_same(&old.content) => {}
                 // Reading it first is no repair where it may not be read.
                 _ => {
-                    return Ok(Outcome::error(format!(
+                    return Ok(Err(Outcome::error(format!(
                         "`{name}` exists with a content that this run neither wrote nor may read \
                          (`file/read` does not cover it); write a new file beside it"
-                    )));
+                    ))));
                 }
             }
             if let Some(bytes) = &old.bytes {
                 keep_style(bytes, &mut content, &mut notes);
             }
+        }
+        Ok(Ok(Plan { old, content, notes }))
+    }
+
+    /// Returns what the call would do to the file as it is now, and holds it to that.
+    fn preview(&self, is_readable: bool) -> Preview {
+        let plan = match self.plan(is_readable) {
+            Ok(Ok(plan)) => plan,
+            Ok(Err(outcome)) => return Preview::Refused(outcome),
+            Err(error) => return Preview::Refused(self.target.refused(&error)),
+        };
+        let mut notes = Vec::new();
+        let old = match &plan.old {
+            Some(Old { bytes: Some(bytes), .. }) => bytes.as_slice(),
+            Some(Old { content, .. }) => {
+                notes.push(format!(
+                    "takes the place of {} bytes, which are too many to be shown",
+                    content.stamp.size
+                ));
+                &[]
+            }
+            None => &[],
+        };
+        self.target.note_new_directories(&mut notes);
+        let hunks = preview::hunks(old, &plan.content);
+        if hunks.is_empty() {
+            notes.push(
+                if plan.content.is_empty() { "an empty file" } else { "the same content" }
+                    .to_owned(),
+            );
+        }
+        self.shown.set(plan.old.as_ref().map(|old| old.content.stamp));
+        let path = self.target.path.clone();
+        Preview::Change(Change { path, is_new: plan.old.is_none(), hunks, notes })
+    }
+
+    fn write(
+        &self,
+        grant: &Grant,
+        is_readable: bool,
+        stop: &AtomicBool,
+    ) -> Result<Outcome, HostError> {
+        let Target { name, path, context } = &self.target;
+        let memory = &context.state.files;
+        let Plan { old, content, mut notes } = match self.plan(is_readable)? {
+            Ok(plan) => plan,
+            Err(outcome) => return Ok(outcome),
+        };
+        if let Some(outcome) = self.shown.differs(old.as_ref().map(|old| old.content.stamp), name) {
+            return Ok(outcome);
         }
         let expected =
             old.as_ref().map_or(Expected::Absent, |old| Expected::Unchanged(old.content.stamp));

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::message::Arguments;
+use crate::{display::Role, message::Arguments};
 
 use super::{
     cells::{chop, clean, clean_row, clean_tool, cut, wrap},
-    style::{Color, Line, Span, Style},
+    style::{Line, Span, Style},
 };
 
 /// Rows of a result that are shown before it is folded.
@@ -15,8 +15,8 @@ const SHOWN: usize = 6;
 /// Rows of a diff that are shown before it is folded.
 const DIFF: usize = 40;
 
-/// What the fold says how to get the rest.
-const UNFOLD: &str = "Ctrl-O shows it";
+/// The key that gets the rest of a fold, when nobody binds another.
+const UNFOLD: &str = "Ctrl-O";
 
 /// Lines of a prompt that are shown, and bytes of them.
 const PROMPT: (usize, usize) = (12, 4000);
@@ -24,7 +24,7 @@ const PROMPT: (usize, usize) = (12, 4000);
 /// Returns a prompt as it stands in the transcript: of a long one the beginning. The session has it
 /// whole.
 pub fn prompt(text: &str, width: usize) -> Vec<Line> {
-    let bold = Style { bold: true, ..Style::color(Color::CYAN) };
+    let bold = Style::role(Role::Prompt);
     let mut rows = vec![Line::default()];
     let start: Vec<&str> = text.lines().take(PROMPT.0).collect();
     let start = start.join("\n");
@@ -46,8 +46,8 @@ pub fn prompt(text: &str, width: usize) -> Vec<Line> {
 pub fn notice(kind: Kind, text: &str, width: usize) -> Vec<Line> {
     let (mark, style) = match kind {
         Kind::Note => ("· ", Style::DIM),
-        Kind::Warning => ("! ", Style::color(Color::YELLOW)),
-        Kind::Error => ("error: ", Style::color(Color::RED)),
+        Kind::Warning => ("! ", Style::role(Role::Warning)),
+        Kind::Error => ("error: ", Style::role(Role::Error)),
     };
     let rest = Line::styled(" ".repeat(mark.chars().count()), Style::PLAIN);
     wrap(&[Span::new(clean(text), style)], &Line::styled(mark, style), &rest, width)
@@ -110,15 +110,20 @@ impl Finished {
     /// Returns the rows: a head, and the result, folded unless `whole`. The flag says whether
     /// something was left out.
     pub fn rows(&self, width: usize, whole: bool) -> (Vec<Line>, bool) {
+        self.rows_with(width, whole, UNFOLD)
+    }
+
+    /// Returns the same where another key gets the rest.
+    pub fn rows_with(&self, width: usize, whole: bool, key: &str) -> (Vec<Line>, bool) {
         let mut head = Line::default();
         if self.is_error {
-            head.push("✗ ", Style { bold: true, ..Style::color(Color::RED) });
+            head.push("✗ ", Style { bold: true, ..Style::role(Role::Error) });
         } else {
-            head.push("✓ ", Style::color(Color::GREEN));
+            head.push("✓ ", Style::role(Role::Success));
         }
         head.push(&self.title, Style::BOLD);
         if self.is_error {
-            head.push(&self.failure(), Style::color(Color::RED));
+            head.push(&self.failure(), Style::role(Role::Error));
         }
         let mut rows = if whole {
             wrap(&head.spans, &Line::default(), &Line::styled("  ", Style::PLAIN), width)
@@ -153,7 +158,7 @@ impl Finished {
             all.extend(pieces);
         }
         let folded = left_out > 0;
-        let fold = Line::styled(format!("  … {left_out} more lines ({UNFOLD})"), Style::DIM);
+        let fold = Line::styled(format!("  … {left_out} more lines ({key} shows it)"), Style::DIM);
         if folded && from_end {
             rows.push(cut(&fold, width));
             rows.extend(all);
@@ -207,8 +212,8 @@ impl Finished {
                     rows.push(line);
                 }
             };
-            side("old", "old_line", "-", Style::color(Color::RED));
-            side("new", "new_line", "+", Style::color(Color::GREEN));
+            side("old", "old_line", "-", Style::role(Role::Removed));
+            side("new", "new_line", "+", Style::role(Role::Added));
         }
         Some(rows)
     }
@@ -264,7 +269,10 @@ mod tests {
             shown[1..6],
             ["      3 - a", "      4 - b", "      3 + c", "  ⋯", "      8 + x"]
         );
-        assert_eq!(rows[3].spans.last().unwrap().style.foreground, Some(Color::GREEN));
+        assert_eq!(
+            rows[3].spans.last().unwrap().style.foreground,
+            Some(crate::display::Color::GREEN)
+        );
     }
 
     #[test]

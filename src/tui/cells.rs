@@ -38,7 +38,7 @@ pub fn is_doubtful(cluster: &str) -> bool {
 
 /// Says whether a character hides what stands beside it or turns it round, so that it is shown by
 /// its number: zero widths but those inside graphemes, marks of direction, tags, fillers.
-fn is_hidden(c: char) -> bool {
+pub(super) fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180e}' | '\u{200b}' | '\u{200c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -3,12 +3,14 @@
 //! It is a lexer of what most languages share, not a grammar: it costs nothing at start-up and can
 //! colour a stream as it comes. What it does not know stays plain.
 
-use super::style::{Color, Line, Style};
+use crate::display::Role;
 
-const COMMENT: Style = Style { italic: true, dim: true, ..Style::PLAIN };
-const STRING: Style = Style::color(Color::GREEN);
-const NUMBER: Style = Style::color(Color::MAGENTA);
-const KEYWORD: Style = Style::color(Color::BLUE);
+use super::style::{Line, Style};
+
+const COMMENT: Style = Style::role(Role::Comment);
+const STRING: Style = Style::role(Role::String);
+const NUMBER: Style = Style::role(Role::Number);
+const KEYWORD: Style = Style::role(Role::Keyword);
 
 struct Language {
     names: &'static [&'static str],

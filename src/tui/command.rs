@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::display::Keymap;
+
 /// Who answers a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -10,6 +12,9 @@ pub enum By {
     Interface,
     /// The composition root; it can be asked while the agent works.
     Root,
+    /// The composition root; without anything after it, it prints, and with something it changes what
+    /// goes on, so nothing may run then.
+    Switch,
     /// The composition root; it begins another conversation, so nothing may run.
     Conversation,
 }
@@ -39,12 +44,20 @@ pub const COMMANDS: &[Command] = &[
     command("config", "", "every setting with the layer it came from", By::Root),
     command("context", "", "what the model is sent", By::Root),
     command("doctor", "", "what could stop a run, and what stays risky", By::Root),
+    command("effort", "[LEVEL]", "how much the model thinks; change it", By::Switch),
     command("export", "[FILE]", "this session as Markdown, printed or to a new file", By::Root),
     command("fork", "", "go on with a copy of this session", By::Conversation),
     command("help", "", "the commands and the keys", By::Interface),
+    command(
+        "keys",
+        "[ACTION [KEY …]]",
+        "which keys do what; bind keys, `none` or `default`",
+        By::Root,
+    ),
     command("mcp", "", "the MCP servers", By::Root),
-    command("model", "", "every known model, and the one that is asked", By::Root),
+    command("model", "[NAME]", "the known models; ask another one from now on", By::Switch),
     command("name", "[TEXT]", "how this session is called", By::Root),
+    command("profile", "[NAME]", "the profiles; work under another one from now on", By::Switch),
     command("prompts", "", "the prompt templates", By::Root),
     command("quit", "", "leave", By::Interface),
     command(
@@ -56,31 +69,10 @@ pub const COMMANDS: &[Command] = &[
     command("sandbox", "", "what confines this process", By::Root),
     command("sessions", "", "the sessions of this directory", By::Root),
     command("skills", "", "the skills", By::Root),
+    command("theme", "[NAME]", "the themes; take another one", By::Root),
     command("tools", "", "the tools on offer", By::Root),
     command("tree", "", "this session and its copies, to go on with one", By::Root),
     command("usage", "", "the tokens of this session, and what they cost", By::Interface),
-];
-
-/// The keys, for `/help`.
-pub const KEYS: &[(&str, &str)] = &[
-    ("Enter", "send; while the agent works: tell it at the next boundary"),
-    ("Tab", "complete a command or an @file; while the agent works: queue as the next prompt"),
-    ("Shift-Enter, Alt-Enter, Ctrl-J", "a new line"),
-    ("Esc Esc", "interrupt"),
-    ("Ctrl-C", "interrupt or empty the line; twice: leave"),
-    ("Ctrl-D", "leave, when nothing is written"),
-    ("Ctrl-Z", "suspend"),
-    ("Ctrl-_", "undo (Alt-R: redo)"),
-    ("Ctrl-G", "write in your editor ($VISUAL, $EDITOR)"),
-    ("Ctrl-R", "search what was said before"),
-    ("Ctrl-O", "the last folded result whole"),
-    ("Ctrl-L", "draw anew"),
-    ("Up, Down, Ctrl-P, Ctrl-N", "earlier prompts that begin so; Up takes back what waits"),
-    ("Ctrl-A, Ctrl-E, Alt-B, Alt-F", "start and end of the line, by words"),
-    (
-        "Ctrl-W, Ctrl-U, Ctrl-K, Ctrl-Y",
-        "delete a word, to the start, to the end; put back (Alt-Y: earlier)",
-    ),
 ];
 
 /// Reads a prompt that begins with a slash; `None` when it is no command but a path or the like.
@@ -119,18 +111,16 @@ pub fn completions(text: &str) -> Vec<&'static Command> {
     COMMANDS.iter().filter(|command| command.name.starts_with(start)).collect()
 }
 
-/// Returns the text of `/help`.
-pub fn help() -> String {
+/// Returns the text of `/help`, with the keys that hold.
+pub fn help(keys: &Keymap) -> String {
     let mut text = String::new();
     for command in COMMANDS {
         let name = format!("/{} {}", command.name, command.takes);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<16}{}", command.about);
+        let _ = writeln!(text, "{name:<24}{}", command.about);
     }
     text.push('\n');
-    for (keys, about) in KEYS {
-        let _ = writeln!(text, "{keys}: {about}");
-    }
+    text.push_str(&keys.help());
     text
 }
 
@@ -156,7 +146,7 @@ mod tests {
         assert_eq!(names, ["config", "context"]);
         assert!(completions("con").is_empty() && completions("/help me").is_empty());
         for command in COMMANDS {
-            assert!(help().contains(command.about));
+            assert!(help(&Keymap::default()).contains(command.about));
         }
     }
 }

@@ -25,18 +25,20 @@ use tokio::{
 
 use crate::{
     agent::{Backlog, Event, Op},
+    display::Keymap,
     message::Message,
 };
 
 use super::{
     block::Kind,
+    change::Change,
     found::Found,
     guard::Guard,
     input::Parser,
     key::{Key, Typed},
     screen::Screen,
     state::{Effect, Facts, State},
-    style::Line,
+    style::{Line, Paint},
     view,
 };
 
@@ -67,6 +69,8 @@ pub struct Conversation {
     pub history: Vec<Message>,
     /// What the person should know.
     pub notices: Vec<String>,
+    /// What to say once it goes on, when it is the one that was there.
+    pub said: String,
     /// Operations to the agent.
     pub ops: UnboundedSender<Op>,
     /// Events from it.
@@ -94,6 +98,8 @@ pub struct Answer {
     pub failed: bool,
     /// What was found in the place of a text.
     pub found: Option<Found>,
+    /// What changes with it.
+    pub change: Option<Change>,
 }
 
 /// Who started the interface, and knows everything that it does not.
@@ -126,8 +132,10 @@ pub trait Root {
 /// How the interface looks and begins.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// Whether colours may be used.
-    pub colors: bool,
+    /// Whether and how colours are used.
+    pub paint: Paint,
+    /// What keys do.
+    pub keys: Keymap,
     /// What to send first.
     pub prompt: Option<String>,
 }
@@ -163,9 +171,10 @@ pub async fn run(
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
     state.begin(first.facts.clone(), &first.history, &first.notices);
+    state.use_keys(look.keys);
     let mut edge = Edge {
         start: Instant::now(),
-        screen: Screen::new(look.colors),
+        screen: Screen::painted(look.paint),
         parser: Parser::default(),
         fed: Instant::now(),
         counted: 0,
@@ -255,6 +264,10 @@ impl Edge {
             self.rows.extend(self.state.take_rows());
             self.count();
             self.draw();
+            if self.state.wants_quiet() && is_silent(input) {
+                self.state.quiet();
+                self.dirty |= !self.state.wants_quiet();
+            }
             // Counted from what came last: events must not put it off.
             let ends = self.parser.pending().map(|wait| self.fed + wait);
             let due = self.due();
@@ -318,6 +331,7 @@ impl Edge {
                     self.typed(&typed)
                 }
                 Happened::Written(true) => {
+                    self.state.written();
                     // What waits goes on at once.
                     self.urgent |= !self.rows.is_empty();
                     self.dirty |= self.urgent;
@@ -341,11 +355,10 @@ impl Edge {
                     Vec::new()
                 }
                 Happened::Answer(answer) => {
-                    match answer.found {
-                        Some(found) => self.state.found(found),
-                        None => self.state.answered(&answer.text, &answer.errors, answer.failed),
+                    if let Some(Change::Theme(theme)) = &answer.change {
+                        self.screen.repaint(theme.clone());
                     }
-                    Vec::new()
+                    self.state.answer(answer)
                 }
                 Happened::Due => Vec::new(),
             };
@@ -357,6 +370,7 @@ impl Edge {
     }
 
     fn typed(&mut self, typed: &[Typed]) -> Vec<Effect> {
+        self.state.alone(typed.len() == 1);
         typed.iter().flat_map(|typed| self.state.typed(typed)).collect()
     }
 
@@ -374,7 +388,7 @@ impl Edge {
                 }
                 Effect::Begin(how, what) => match root.begin(how, &what, self.state.session()) {
                     Ok(talk) => {
-                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.enter_talk(how, &talk);
                         self.counted = 0;
                         self.talk = talk;
                         self.agent_is_there = true;
@@ -425,7 +439,10 @@ impl Edge {
         self.dirty = !self.rows.is_empty();
         self.urgent = false;
         self.drawn = Some(now);
-        if !frame.is_empty() {
+        self.state.framed();
+        if frame.is_empty() {
+            self.state.written();
+        } else {
             self.writer.write(frame);
         }
     }
@@ -517,6 +534,12 @@ pub(super) fn size(terminal: &OwnedFd) -> (usize, usize) {
         }
         _ => (80, 24),
     }
+}
+
+/// Says whether nothing waits to be read.
+pub(super) fn is_silent(input: &AsyncFd<OwnedFd>) -> bool {
+    let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(input.get_ref(), PollFlags::IN)], Some(&none)), Ok(0))
 }
 
 /// Reads what is there. The terminal's file is the shell's as well, so it is never made one that

@@ -9,14 +9,15 @@ use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{SignalKind, signal},
     sync::mpsc::UnboundedReceiver,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::agent::{Event, Op};
 
 use super::{
+    approval::{Asking, LINES, PAUSE},
     block,
-    edge::{Answer, Conversation, End, Look, Root, read, size},
+    edge::{Answer, Conversation, End, Look, Root, is_silent, read, size},
     found::Found,
     guard::write,
     key::{Key, Typed},
@@ -76,6 +77,11 @@ pub async fn run_plain(
     let code = loop {
         plain.state.at(start.elapsed());
         plain.show()?;
+        if plain.state.wants_quiet() && is_silent(&input) {
+            plain.state.quiet();
+            plain.invite()?;
+        }
+        let waits = plain.state.wants_quiet();
         let effects = tokio::select! {
             biased;
             _ = terminate.recv() => break Some(143),
@@ -89,10 +95,16 @@ pub async fn run_plain(
                 let Ok(bytes) = bytes else { break None };
                 waiting.extend_from_slice(&bytes);
                 let mut effects = Vec::new();
+                let lines = waiting.iter().filter(|byte| **byte == b'\n').count();
                 while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
                     let line: Vec<u8> = waiting.drain(..=end).collect();
                     plain.asking = false;
-                    effects.extend(plain.state.line(String::from_utf8_lossy(&line).trim_end()));
+                    let text = String::from_utf8_lossy(&line);
+                    // Several lines at once were not written at the question.
+                    let answered = (lines == 1)
+                        .then(|| plain.state.line_to_question(text.trim_end()))
+                        .flatten();
+                    effects.extend(answered.unwrap_or_else(|| plain.state.line(text.trim_end())));
                 }
                 effects
             }
@@ -111,15 +123,15 @@ pub async fn run_plain(
                 plain.state.agent_is_gone();
                 Vec::new()
             }
+            () = sleep(PAUSE / 3), if waits => Vec::new(),
             Some(answer) = answers.recv() => {
                 match answer.found {
                     Some(Found::Choices(choices)) => {
                         plain.state.answered(&choices.as_text(), "", false);
+                        Vec::new()
                     }
-                    Some(found) => plain.state.found(found),
-                    None => plain.state.answered(&answer.text, &answer.errors, answer.failed),
+                    _ => plain.state.answer(answer),
                 }
-                Vec::new()
             }
         };
         if plain.perform(effects)? {
@@ -161,7 +173,35 @@ impl Plain<'_> {
             self.show()?;
             self.print(&title)?;
         }
-        Ok(self.state.event(event))
+        let asks = matches!(event, Event::Approval(_));
+        let effects = self.state.event(event);
+        if asks {
+            self.show()?;
+            self.question()?;
+        }
+        Ok(effects)
+    }
+
+    /// Prints the question whole.
+    fn question(&mut self) -> io::Result<()> {
+        let Some(asking) = self.state.open_question() else { return Ok(()) };
+        let rows = asking.body(self.state.width);
+        let text: Vec<String> =
+            rows.iter().map(|row| format!("{}\n", row.text().trim_end())).collect();
+        let confinement = super::cells::clean(&self.state.facts.confinement);
+        self.print(&format!("{}  {confinement}\n", text.concat()))?;
+        self.state.framed();
+        self.state.written();
+        Ok(())
+    }
+
+    /// Says how to answer, once answers are taken.
+    fn invite(&mut self) -> io::Result<()> {
+        if self.state.open_question().is_some_and(Asking::is_armed) {
+            self.print(&format!("{LINES}\n? "))?;
+            self.asking = true;
+        }
+        Ok(())
     }
 
     /// Performs effects; says whether to leave.
@@ -179,7 +219,7 @@ impl Plain<'_> {
                 Effect::Begin(how, what) => match self.root.begin(how, &what, self.state.session())
                 {
                     Ok(talk) => {
-                        self.state.begin(talk.facts.clone(), &talk.history, &talk.notices);
+                        self.state.enter_talk(how, &talk);
                         self.talk = talk;
                         self.agent_is_there = true;
                     }

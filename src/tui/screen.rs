@@ -10,7 +10,9 @@
 
 use std::fmt::Write as _;
 
-use super::style::Line;
+use crate::display::Theme;
+
+use super::style::{Line, Paint};
 
 /// Begins a frame: what follows is shown at once.
 const BEGIN: &str = "\x1b[?2026h\x1b[?7l";
@@ -24,7 +26,7 @@ const CLEAR: &str = "\r\x1b7\x1b[K\x1b[B\x1b[J\x1b8";
 /// What is drawn.
 #[derive(Clone, Debug)]
 pub struct Screen {
-    colors: bool,
+    paint: Paint,
     /// The rows of the region as they were written.
     drawn: Vec<String>,
     /// Whether nothing of the region can be relied on.
@@ -34,7 +36,18 @@ pub struct Screen {
 impl Screen {
     /// Returns a screen whose cursor stands at the start of an empty row.
     pub fn new(colors: bool) -> Self {
-        Self { colors, drawn: Vec::new(), stale: false }
+        Self::painted(Paint::palette(colors))
+    }
+
+    /// Returns the same with a theme.
+    pub fn painted(paint: Paint) -> Self {
+        Self { paint, drawn: Vec::new(), stale: false }
+    }
+
+    /// Changes the theme: the region is drawn whole next time. What was emitted stays as it is.
+    pub fn repaint(&mut self, theme: Theme) {
+        self.paint.theme = theme;
+        self.stale = true;
     }
 
     /// The size has changed: the region is drawn whole next time.
@@ -45,7 +58,7 @@ impl Screen {
     /// Returns the frame that emits rows and leaves the region as given; empty when nothing changed.
     /// The region must be lower than the terminal.
     pub fn frame(&mut self, emitted: &[Line], region: &[Line]) -> String {
-        let rows: Vec<String> = region.iter().map(|line| line.encode(self.colors)).collect();
+        let rows: Vec<String> = region.iter().map(|line| line.encode(&self.paint)).collect();
         let stale = std::mem::take(&mut self.stale);
         if emitted.is_empty() && !stale && rows == self.drawn {
             return String::new();
@@ -56,7 +69,7 @@ impl Screen {
         } else {
             out.push_str(CLEAR);
             for line in emitted {
-                out.push_str(&line.encode(self.colors));
+                out.push_str(&line.encode(&self.paint));
                 out.push_str("\r\n");
             }
             out.push_str(&rows.join("\r\n"));

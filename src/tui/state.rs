@@ -5,6 +5,7 @@
 //! still change (an open paragraph, running tools, what is being written) stays here and is drawn by
 //! [`view`](super::view).
 
+mod asked;
 mod events;
 pub(super) mod writing;
 
@@ -12,10 +13,12 @@ use std::time::Duration;
 
 use crate::{
     agent::Op,
+    display::Keymap,
     message::{Block, Message, Money, Role, Usage},
 };
 
 use super::{
+    approval::Asking,
     block::{self, Finished, Kind},
     command::{self, By},
     complete::Completion,
@@ -149,6 +152,8 @@ impl Spent {
 #[derive(Clone, Debug)]
 pub struct State {
     pub(super) composer: Composer,
+    /// What keys do.
+    pub(super) keys: Keymap,
     pub(super) facts: Facts,
     pub(super) width: usize,
     pub(super) height: usize,
@@ -178,6 +183,10 @@ pub struct State {
     pub(super) name: Option<String>,
     /// What was said and is not kept yet.
     said: Vec<String>,
+    /// The question about a call that waits.
+    pub(super) asking: Option<Asking>,
+    /// Whether the key that is taken was read alone.
+    alone: bool,
 }
 
 impl State {
@@ -185,6 +194,7 @@ impl State {
     pub fn new(facts: Facts, width: usize, height: usize) -> Self {
         Self {
             composer: Composer::default(),
+            keys: Keymap::default(),
             facts,
             width: width.max(1),
             height: height.max(1),
@@ -206,6 +216,8 @@ impl State {
             completion: Completion::default(),
             name: None,
             said: Vec::new(),
+            asking: None,
+            alone: true,
         }
     }
 
@@ -283,6 +295,7 @@ impl State {
         self.before = Spent::default();
         self.context = 0;
         self.asked = 0;
+        self.asking = None;
         self.folded = None;
         self.picker = None;
         self.name = None;
@@ -350,14 +363,22 @@ impl State {
         match typed {
             Typed::Focus(_) => Vec::new(),
             Typed::Paste(text) => {
+                if let Some(effects) = self.paste_to_question(text) {
+                    return effects;
+                }
                 if !self.paste_around(text) {
                     self.composer.paste(text);
                 }
                 self.look_around(Vec::new())
             }
             Typed::Key(key) => {
-                let around = self.key_around(*key);
-                let effects = around.unwrap_or_else(|| self.key(*key));
+                // A question is answered by the keys that it shows, whatever is bound.
+                if let Some(effects) = self.key_to_question(*key) {
+                    return effects;
+                }
+                let Some(key) = self.keys.meaning(*key) else { return Vec::new() };
+                let around = self.key_around(key);
+                let effects = around.unwrap_or_else(|| self.key(key));
                 self.look_around(effects)
             }
         }
@@ -434,6 +455,9 @@ impl State {
         if self.composer.text().trim().is_empty() {
             return Vec::new();
         }
+        if let Some(effects) = self.own_command() {
+            return effects;
+        }
         match command::parse(self.composer.text()) {
             Some(Ok((found, rest))) => {
                 let said = self.composer.take();
@@ -469,7 +493,7 @@ impl State {
                     let text = self.usage_text();
                     self.answered(&text, "", false);
                 }
-                _ => self.answered(&command::help(), "", false),
+                _ => self.answered(&command::help(&self.keys), "", false),
             },
             By::Conversation if self.work.is_some() => {
                 let sentence = format!(
@@ -486,7 +510,10 @@ impl State {
                 self.asked += 1;
                 return vec![Effect::Begin(found.name, rest)];
             }
-            By::Root => {
+            By::Switch if self.work.is_some() && !rest.is_empty() => {
+                self.say(Kind::Error, &super::change::busy(found.name));
+            }
+            By::Root | By::Switch => {
                 self.asked += 1;
                 return vec![Effect::Ask(found.name, rest)];
             }

@@ -4,37 +4,18 @@ use std::{fmt::Write as _, sync::Arc};
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+use crate::display::{Depth, Look, Role, Theme};
+
 use super::cells::{is_doubtful, width};
 
-/// A colour of the terminal's own palette, which the person has chosen to be readable, or one that a
-/// tool asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Color {
-    /// One of the 256, of which the first 16 are the palette's.
-    Indexed(u8),
-    /// Red, green, blue.
-    Rgb(u8, u8, u8),
-}
-
-impl Color {
-    /// Palette red: what failed, what was taken away.
-    pub const RED: Self = Self::Indexed(1);
-    /// Palette green: what was added.
-    pub const GREEN: Self = Self::Indexed(2);
-    /// Palette yellow: what warns.
-    pub const YELLOW: Self = Self::Indexed(3);
-    /// Palette blue.
-    pub const BLUE: Self = Self::Indexed(4);
-    /// Palette magenta.
-    pub const MAGENTA: Self = Self::Indexed(5);
-    /// Palette cyan: what is a name.
-    pub const CYAN: Self = Self::Indexed(6);
-}
+pub use crate::display::Color;
 
 /// How a text looks. Nothing is told by this alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an attribute of a terminal's cell")]
 pub struct Style {
+    /// What the text is; a theme decides how that looks.
+    pub role: Option<Role>,
     /// The colour of the letters.
     pub foreground: Option<Color>,
     /// The colour behind them; only tools ask for one.
@@ -61,6 +42,7 @@ impl Style {
 
     /// As the terminal shows text by itself.
     pub const PLAIN: Self = Self {
+        role: None,
         foreground: None,
         background: None,
         bold: false,
@@ -74,28 +56,95 @@ impl Style {
     /// Bold.
     pub const BOLD: Self = Self { bold: true, ..Self::PLAIN };
     /// Faint.
-    pub const DIM: Self = Self { dim: true, ..Self::PLAIN };
+    pub const DIM: Self = Self::role(Role::Dim);
+
+    /// A role, as it looks in the terminal's own palette.
+    pub const fn role(role: Role) -> Self {
+        let plain = Self { role: Some(role), ..Self::PLAIN };
+        match role {
+            Role::Prompt => Self { bold: true, foreground: Some(Color::CYAN), ..plain },
+            Role::Heading => Self { bold: true, ..plain },
+            Role::Link => Self { underline: true, ..plain },
+            Role::Code | Role::Activity | Role::Command => {
+                Self { foreground: Some(Color::CYAN), ..plain }
+            }
+            Role::Keyword => Self { foreground: Some(Color::BLUE), ..plain },
+            Role::String | Role::Added | Role::Success | Role::Jailed => {
+                Self { foreground: Some(Color::GREEN), ..plain }
+            }
+            Role::Number => Self { foreground: Some(Color::MAGENTA), ..plain },
+            Role::Comment => Self { italic: true, dim: true, ..plain },
+            Role::Removed | Role::Error => Self { foreground: Some(Color::RED), ..plain },
+            Role::Warning | Role::Unverified => Self { foreground: Some(Color::YELLOW), ..plain },
+            Role::Dim => Self { dim: true, ..plain },
+            Role::Unconfined => Self { bold: true, foreground: Some(Color::RED), ..plain },
+        }
+    }
+
+    /// Returns this style with what a theme has for its role. What the text has besides (a bold word
+    /// in a note) it keeps.
+    fn themed(self, theme: &Theme) -> Self {
+        let Some((role, look)) = self.role.and_then(|role| Some((role, theme.look(role)?))) else {
+            return self;
+        };
+        let usual = Self::role(role);
+        let Look { foreground, background, bold, dim, italic, underline, reverse, strike } = look;
+        Self {
+            role: None,
+            foreground,
+            background,
+            bold: bold || (self.bold && !usual.bold),
+            dim: dim || (self.dim && !usual.dim),
+            italic: italic || (self.italic && !usual.italic),
+            underline: underline || (self.underline && !usual.underline),
+            reverse: reverse || self.reverse,
+            strike: strike || self.strike,
+        }
+    }
 
     /// Appends what switches from the plain style to this one.
-    fn begin(self, out: &mut String, colors: bool) {
+    fn begin(self, out: &mut String, paint: &Paint) {
+        let Paint { colors, depth, theme } = paint;
+        let colors = *colors && !theme.is_colorless();
+        // Tools ask for the colours that they want; themes for those that there are.
+        let style = if colors { self.themed(theme) } else { self };
+        let at = |color: Color| if self.role.is_some() { color.at(*depth) } else { color };
         let flags = [
-            (self.bold, "1"),
-            (self.dim, "2"),
-            (self.italic, "3"),
-            (self.underline, "4"),
-            (self.reverse, "7"),
-            (self.strike, "9"),
+            (style.bold, "1"),
+            (style.dim, "2"),
+            (style.italic, "3"),
+            (style.underline, "4"),
+            (style.reverse, "7"),
+            (style.strike, "9"),
         ];
         let mut parts: Vec<String> =
             flags.iter().filter(|(on, _)| *on).map(|(_, code)| (*code).to_owned()).collect();
         if colors {
-            parts.extend(self.foreground.map(|color| sgr(color, 30)));
-            parts.extend(self.background.map(|color| sgr(color, 40)));
+            parts.extend(style.foreground.map(|color| sgr(at(color), 30)));
+            parts.extend(style.background.map(|color| sgr(at(color), 40)));
         }
         if !parts.is_empty() {
             // Writing to a string cannot fail.
             let _ = write!(out, "\x1b[{}m", parts.join(";"));
         }
+    }
+}
+
+/// How styles become colours: whether at all, how many there are, and the theme.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paint {
+    /// Whether colours may be used. When not, nothing of the theme counts.
+    pub colors: bool,
+    /// How many the terminal has.
+    pub depth: Depth,
+    /// The looks of roles.
+    pub theme: Theme,
+}
+
+impl Paint {
+    /// Returns the terminal's own palette, or no colour.
+    pub fn palette(colors: bool) -> Self {
+        Self { colors, ..Self::default() }
     }
 }
 
@@ -211,15 +260,15 @@ impl Line {
     /// Returns the row as a terminal takes it, ending in the plain style. After what terminals give
     /// different widths the column is set, so that the rest of the row stands where it should. Links go
     /// with the colours: where those are left out, so are they.
-    pub fn encode(&self, colors: bool) -> String {
+    pub fn encode(&self, paint: &Paint) -> String {
         let mut out = String::new();
         let mut column = 0_usize;
         for span in &self.spans {
             let is_plain = span.style == Style::PLAIN;
             if !is_plain {
-                span.style.begin(&mut out, colors);
+                span.style.begin(&mut out, paint);
             }
-            let link = span.link.as_ref().filter(|_| colors);
+            let link = span.link.as_ref().filter(|_| paint.colors);
             if let Some(link) = link {
                 link.begin(&mut out);
             }
@@ -251,12 +300,12 @@ mod tests {
             Span::plain("a"),
             Span::new("b", Style { bold: true, ..Style::color(Color::RED) }),
         ]);
-        assert_eq!(line.encode(true), "a\x1b[1;31mb\x1b[0m");
-        assert_eq!(line.encode(false), "a\x1b[1mb\x1b[0m");
+        assert_eq!(line.encode(&Paint::palette(true)), "a\x1b[1;31mb\x1b[0m");
+        assert_eq!(line.encode(&Paint::palette(false)), "a\x1b[1mb\x1b[0m");
         let rgb = Line::styled("x", Style::color(Color::Rgb(1, 2, 3)));
-        assert_eq!(rgb.encode(true), "\x1b[38;2;1;2;3mx\x1b[0m");
+        assert_eq!(rgb.encode(&Paint::palette(true)), "\x1b[38;2;1;2;3mx\x1b[0m");
         assert_eq!(
-            Line::styled("x", Style::color(Color::Indexed(9))).encode(true),
+            Line::styled("x", Style::color(Color::Indexed(9))).encode(&Paint::palette(true)),
             "\x1b[91mx\x1b[0m"
         );
     }
@@ -267,11 +316,15 @@ mod tests {
         line.push_linked("docs", Style::BOLD, Link::new("https://example.org/a?b=1").as_ref());
         line.push(" x", Style::PLAIN);
         let id = "id=";
-        let bytes = line.encode(true);
+        let bytes = line.encode(&Paint::palette(true));
         let (before, rest) = bytes.split_once(id).unwrap();
         assert_eq!(before, "\x1b[1m\x1b]8;");
         assert_eq!(&rest[8..], ";https://example.org/a?b=1\x1b\\docs\x1b]8;;\x1b\\\x1b[0m x");
-        assert_eq!(line.encode(false), "\x1b[1mdocs\x1b[0m x", "without colours there is none");
+        assert_eq!(
+            line.encode(&Paint::palette(false)),
+            "\x1b[1mdocs\x1b[0m x",
+            "without colours there is none"
+        );
         assert_eq!(line.text(), "docs x");
         assert!(Link::new("file:///etc/hosts").is_some() && Link::new("HTTP://x").is_some());
         for none in [
@@ -291,9 +344,41 @@ mod tests {
     }
 
     #[test]
+    fn a_theme_changes_roles_and_nothing_else() {
+        let theme = Theme::default().with([
+            (Role::Error, "bold #ff0000 on black".parse().unwrap()),
+            (Role::Dim, "#808080".parse().unwrap()),
+        ]);
+        let paint = |depth, colors| Paint { colors, depth, theme: theme.clone() };
+        let error = Line::styled("x", Style { italic: true, ..Style::role(Role::Error) });
+        for (depth, colors, bytes) in [
+            (Depth::True, true, "\x1b[1;3;38;2;255;0;0;40mx\x1b[0m"),
+            (Depth::Indexed, true, "\x1b[1;3;38;5;196;40mx\x1b[0m"),
+            (Depth::Basic, true, "\x1b[1;3;91;40mx\x1b[0m"),
+            // Without colours nothing of the theme is left, and what the text has by itself stays.
+            (Depth::True, false, "\x1b[3mx\x1b[0m"),
+        ] {
+            assert_eq!(error.encode(&paint(depth, colors)), bytes);
+        }
+        let paint = paint(Depth::True, true);
+        // A look is whole: faint by itself, a theme's grey is not faint besides.
+        assert_eq!(Line::styled("x", Style::DIM).encode(&paint), "\x1b[38;2;128;128;128mx\x1b[0m");
+        assert_eq!(Line::styled("x", Style::BOLD).encode(&paint), "\x1b[1mx\x1b[0m");
+        // A tool's colour is the tool's.
+        let tool = Line::styled("x", Style::color(Color::RED));
+        assert_eq!(tool.encode(&paint), "\x1b[31mx\x1b[0m");
+        let none = Paint { theme: Theme::built_in("none").unwrap(), ..paint };
+        assert_eq!(tool.encode(&none), "x\x1b[0m");
+        assert_eq!(error.encode(&none), "\x1b[3mx\x1b[0m");
+    }
+
+    #[test]
     fn the_column_is_set_after_what_terminals_disagree_about() {
-        assert_eq!(Line::styled("漢x", Style::PLAIN).encode(true), "漢x");
-        assert_eq!(Line::styled("👩‍👩‍👧x", Style::PLAIN).encode(true), "👩‍👩‍👧\x1b[3Gx");
-        assert_eq!(Line::styled("⚠\u{fe0f}x", Style::PLAIN).encode(true), "⚠\u{fe0f}\x1b[3Gx");
+        assert_eq!(Line::styled("漢x", Style::PLAIN).encode(&Paint::palette(true)), "漢x");
+        assert_eq!(Line::styled("👩‍👩‍👧x", Style::PLAIN).encode(&Paint::palette(true)), "👩‍👩‍👧\x1b[3Gx");
+        assert_eq!(
+            Line::styled("⚠\u{fe0f}x", Style::PLAIN).encode(&Paint::palette(true)),
+            "⚠\u{fe0f}\x1b[3Gx"
+        );
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::display::Role;
+
 use super::{
     cells::{chop, clean, clean_tool, cut, width, wrap},
     state::{Level, State, writing::picker_rows},
-    style::{Color, Line, Span, Style},
+    style::{Line, Span, Style},
 };
 
 /// What stands before what is written.
@@ -24,6 +26,18 @@ pub fn composer_columns(width: usize) -> usize {
 pub fn region(state: &State) -> Vec<Line> {
     let room = state.height.saturating_sub(1).max(1);
     let footer = footer(state);
+    if let Some(asking) = &state.asking {
+        let (width, height) = question_size(state);
+        let mut rows = asking.rows(width, height);
+        rows.extend(status(state));
+        if !state.composer.is_empty() {
+            rows.push(queued("being written: ", state.composer.text()));
+        }
+        rows.truncate(room.saturating_sub(1).max(1));
+        rows.push(footer);
+        rows.truncate(room);
+        return rows.into_iter().map(|row| cut(&row, width)).collect();
+    }
     let composer = if let Some(picker) = &state.picker {
         picker.rows(state.width, picker_rows(state.height).min(room))
     } else {
@@ -54,6 +68,15 @@ pub fn region(state: &State) -> Vec<Line> {
     rows.into_iter().map(|row| cut(&row, state.width)).collect()
 }
 
+/// Returns the width and the height that the question about a call has.
+pub(super) fn question_size(state: &State) -> (usize, usize) {
+    let room = state.height.saturating_sub(1).max(1);
+    let draft = usize::from(!state.composer.is_empty());
+    let others = 1 + status(state).len() + draft;
+    // Where there is little room, the question has it.
+    (state.width, if room > others + 4 { room - others } else { room.saturating_sub(1).max(1) })
+}
+
 /// What may still change: the prompt that nothing came of, thinking, the open end of the answer,
 /// running tools.
 fn live(state: &State) -> Vec<Line> {
@@ -75,7 +98,7 @@ fn live(state: &State) -> Vec<Line> {
         rows.extend(all);
     }
     for tool in &work.tools {
-        let mut head = Line::styled("▸ ", Style::color(Color::CYAN));
+        let mut head = Line::styled("▸ ", Style::role(Role::Activity));
         head.push(&tool.title, Style::BOLD);
         rows.push(head);
         let output = clean_tool(&tool.output);
@@ -94,7 +117,7 @@ fn status(state: &State) -> Vec<Line> {
         let elapsed = state.now.saturating_sub(work.since);
         let frame = usize::try_from(state.now.as_millis() / 120).unwrap_or(0) % SPINNER.len();
         let mut line = Line::default();
-        line.push(SPINNER.get(frame).unwrap_or(&"*"), Style::color(Color::CYAN));
+        line.push(SPINNER.get(frame).unwrap_or(&"*"), Style::role(Role::Activity));
         line.push(" ", Style::PLAIN);
         let doing = if work.stopping { "stopping" } else { &work.doing };
         line.push(doing, Style::PLAIN);
@@ -113,7 +136,7 @@ fn status(state: &State) -> Vec<Line> {
         rows.push(Line::styled("  Up takes the last of them back", Style::DIM));
     }
     if let Some((hint, _)) = &state.hint {
-        rows.push(Line::styled(hint.as_str(), Style::color(Color::YELLOW)));
+        rows.push(Line::styled(hint.as_str(), Style::role(Role::Warning)));
     }
     rows
 }
@@ -147,7 +170,7 @@ fn composer(state: &State) -> (Vec<Line>, usize) {
         let mut line = Line::default();
         if has_room {
             let mark = if number == 0 { MARK } else { "  " };
-            line.push(mark, Style { bold: true, ..Style::color(Color::CYAN) });
+            line.push(mark, Style::role(Role::Prompt));
         }
         let row = text.get(start..end).unwrap_or_default();
         if number == row_of_cursor {
@@ -195,9 +218,9 @@ fn footer(state: &State) -> Line {
     let facts = &state.facts;
     let confinement = clean(&facts.confinement);
     let style = match facts.level {
-        Level::Jailed => Style::color(Color::GREEN),
-        Level::Unverified => Style::color(Color::YELLOW),
-        Level::Open => Style { bold: true, ..Style::color(Color::RED) },
+        Level::Jailed => Style::role(Role::Jailed),
+        Level::Unverified => Style::role(Role::Unverified),
+        Level::Open => Style::role(Role::Unconfined),
     };
     let context = match state.window() {
         Some(window) => format!("{} % of context", state.context.saturating_mul(100) / window),
@@ -228,6 +251,9 @@ fn thousands(count: u64) -> String {
         _ => format!("{}.{}M", count / 1_000_000, count / 100_000 % 10),
     }
 }
+
+#[cfg(test)]
+use super::style::Color;
 
 #[cfg(test)]
 mod tests;

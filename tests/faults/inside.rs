@@ -10,12 +10,14 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use kli::{
-    agent::{Agent, Budgets, Event, Journal, Op, Parts, Record, Summary, turn::Retry},
+    agent::{
+        Agent, Budgets, Event, Journal, Op, Parts, Record, Summary, compact::Policy, turn::Retry,
+    },
     authority::{Atom, Confinement, Grant, Request, Subject},
     host::Host,
     message::{Message, Redactor},
     model::{Model, catalogue},
-    session::{Entry, Log, Store},
+    session::{Compaction, Entry, Log, Store},
     tool::{Context, Effect, Invocation, Outcome, Sink, State, Tool},
 };
 use serde_json::{Map, Value, json};
@@ -28,10 +30,10 @@ use super::{
     schedule::{MODELS, Manner, Moment, PROMPT, STEER, Schedule, draw, note},
 };
 
-const MANNER: Manner =
+pub(super) const MANNER: Manner =
     Manner { tool: "note", arguments: note, retries: 2, failures: 4, steers: true };
 
-type Effects = Arc<Mutex<Vec<String>>>;
+pub(super) type Effects = Arc<Mutex<Vec<String>>>;
 
 /// A tool that writes down each call.
 #[derive(Debug)]
@@ -43,8 +45,8 @@ struct Note {
 /// Lets the call of this number wait until the person has said something: so it is always in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hold {
-    call: Option<usize>,
-    said: Arc<Notify>,
+    pub(super) call: Option<usize>,
+    pub(super) said: Arc<Notify>,
 }
 
 struct Noting {
@@ -109,7 +111,10 @@ impl Invocation for Noting {
             if self.waits {
                 std::future::pending::<()>().await;
             }
-            Outcome::ok(format!("{} is noted", self.id))
+            // Some results are so long that a compaction trims them.
+            let long =
+                if self.id.ends_with('0') { "a long way ".repeat(60) } else { String::new() };
+            Outcome::ok(format!("{} is noted {long}", self.id))
         }
         .boxed()
     }
@@ -128,7 +133,18 @@ impl Journal for Kept {
                 Entry::Denied { tool: &denied.tool, atom: &denied.atom, detail: &denied.detail }
             }
             Record::Changed(path) => Entry::Changed { path },
-            Record::Compaction { .. } => return Err("no run here is long enough".to_owned()),
+            Record::Compaction { done, messages } => {
+                let done = Compaction {
+                    reason: "threshold".to_owned(),
+                    before: done.before,
+                    after: done.after,
+                    trimmed: done.trimmed as u64,
+                    summarised: done.summarised as u64,
+                    summary: done.summary.clone(),
+                };
+                let entry = Entry::Compaction { done: &done, messages };
+                return self.0.append(&entry).map_err(|error| error.to_string());
+            }
             Record::End(summary) => Entry::End {
                 outcome: "ended",
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),
@@ -149,6 +165,7 @@ pub(super) struct Bench {
     pub(super) log: Log,
     pub(super) effects: Effects,
     pub(super) hold: Hold,
+    pub(super) compaction: Policy,
 }
 
 pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
@@ -179,8 +196,10 @@ pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
         backlog: Arc::default(),
         surroundings: kli::agent::Surroundings::default(),
         mentions: true,
-        compaction: kli::agent::compact::Policy::default(),
+        compaction: bench.compaction,
         ledger: std::sync::Arc::default(),
+        approver: None,
+        own: None,
         timed: false,
     })
 }
@@ -193,15 +212,24 @@ pub(super) fn model(number: usize, wire: crate::fake_model::Wire, url: String) -
     catalogue::open(&options).unwrap()
 }
 
-/// Runs a prompt to its end. Returns the summary, what was shown, and how long the end took after it
-/// was asked for.
+/// What came of a prompt.
+pub(super) struct Driven {
+    pub(super) summary: Summary,
+    pub(super) shown: String,
+    /// How long the end took after it was asked for.
+    pub(super) stopped: Option<Duration>,
+    /// How often the conversation was made shorter.
+    pub(super) compacted: usize,
+}
+
+/// Runs a prompt to its end.
 pub(super) fn drive(
     agent: Agent,
     prompt: &str,
     schedule: Option<&Schedule>,
     asked: impl Fn() -> usize,
     hold: &Hold,
-) -> (Summary, String, Option<Duration>) {
+) -> Driven {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stop = schedule.and_then(|schedule| schedule.stop);
     runtime.block_on(async {
@@ -210,11 +238,13 @@ pub(super) fn drive(
         ops.send(Op::Submit(prompt.to_owned())).unwrap();
         let running = tokio::spawn(agent.run(inbox, outbox));
         let (mut shown, mut started, mut stopped) = (String::new(), 0, None);
+        let mut compacted = 0;
         let watched = async {
             loop {
                 let event = tokio::time::timeout(Duration::from_millis(1), events.recv()).await;
                 match event {
                     Ok(Some(Event::Text(text))) => shown.push_str(&text),
+                    Ok(Some(Event::Compacted(_))) => compacted += 1,
                     Ok(Some(Event::ToolStarted { .. })) => {
                         started += 1;
                         if hold.call == Some(started) {
@@ -242,7 +272,7 @@ pub(super) fn drive(
         let summary = summary.unwrap_or_else(|_| panic!("the run did not end"));
         drop(ops);
         running.await.unwrap();
-        (summary, shown, stopped.map(|at| at.elapsed()))
+        Driven { summary, shown, stopped: stopped.map(|at| at.elapsed()), compacted }
     })
 }
 
@@ -266,9 +296,10 @@ fn one(seed: u64, stops: &Mutex<Vec<Duration>>) -> Result<(), String> {
         log: store.create(room.path()).unwrap(),
         effects: Arc::clone(&effects),
         hold: hold.clone(),
+        compaction: Policy::default(),
     };
     let asked = || fakes.iter().map(|fake| fake.requests().len()).sum();
-    let (summary, shown, stopped) =
+    let Driven { summary, shown, stopped, .. } =
         drive(agent(bench, room.path()), PROMPT, Some(&schedule), asked, &hold);
     stops.lock().unwrap().extend(stopped);
     let done = effects.lock().unwrap().clone();
@@ -299,8 +330,10 @@ fn one(seed: u64, stops: &Mutex<Vec<Duration>>) -> Result<(), String> {
         log: opened.log,
         effects,
         hold: Hold::default(),
+        compaction: Policy::default(),
     };
-    let (summary, _, _) = drive(agent(bench, room.path()), "Go on.", None, || 0, &Hold::default());
+    let hold = Hold::default();
+    let summary = drive(agent(bench, room.path()), "Go on.", None, || 0, &hold).summary;
     match (summary.exit, summary.text.as_str()) {
         (0, "Here.") => Ok(()),
         _ => Err(format!("the session does not go on: {summary:?}\n{schedule:?}")),

@@ -3,13 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kli::{agent::Outcome, session::Store};
+use kli::{
+    agent::{Outcome, compact::Policy},
+    session::Store,
+};
 
 use crate::fake_model::{Answer, FakeModel, text, tool_use};
 
 use super::{
     FORMATS, each_seed,
-    inside::{Bench, Hold, agent, drive, model},
+    inside::{Bench, Driven, Hold, agent, drive, model},
     pairs_are_whole, reopened,
     schedule::{Expected, Moment, PROMPT, Schedule, note},
 };
@@ -36,6 +39,7 @@ fn an_interrupt_at_any_byte_keeps_what_came_and_leaves_a_session_that_goes_on() 
                 log: store.create(room.path()).unwrap(),
                 effects: Arc::clone(&effects),
                 hold: Hold::default(),
+                compaction: Policy::default(),
             };
             // What is shown tells that the bytes are there; without words the request does.
             let said: String = said(wire, &stream, cut, words);
@@ -53,7 +57,7 @@ fn an_interrupt_at_any_byte_keeps_what_came_and_leaves_a_session_that_goes_on() 
                 expected: Expected::default(),
             };
             let asked = || fake.requests().len();
-            let (summary, shown, took) =
+            let Driven { summary, shown, stopped: took, .. } =
                 drive(agent(bench, room.path()), PROMPT, Some(&schedule), asked, &Hold::default());
             let ended = (summary.outcome, summary.exit, summary.text.as_str());
             if ended != (Outcome::Interrupted, 130, said.as_str()) || shown != said {
@@ -82,9 +86,10 @@ fn an_interrupt_at_any_byte_keeps_what_came_and_leaves_a_session_that_goes_on() 
                 log: opened.log,
                 effects,
                 hold: Hold::default(),
+                compaction: Policy::default(),
             };
-            let (summary, _, _) =
-                drive(agent(bench, room.path()), "Go on.", None, || 0, &Hold::default());
+            let hold = Hold::default();
+            let summary = drive(agent(bench, room.path()), "Go on.", None, || 0, &hold).summary;
             if summary.exit == 0 { Ok(()) } else { Err(format!("it does not go on: {summary:?}")) }
         });
     }

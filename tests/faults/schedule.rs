@@ -89,6 +89,11 @@ pub(super) struct Expected {
 }
 
 impl Expected {
+    /// How many lines the session has at most, without what the person said meanwhile.
+    pub(super) fn length(&self) -> usize {
+        self.told.len()
+    }
+
     /// The lines of the session, with or without what the person said meanwhile.
     pub(super) fn told(&self, with_steering: bool) -> Vec<String> {
         let mut told = self.told.clone();

@@ -102,6 +102,22 @@ let
       options.settings.model = _: "x";
       says = p: notOf "${p}settings.model" "JSON value";
     };
+    themeWithoutSuchARole = {
+      options.themes.own.colors.eror = "red";
+      says = p: "option `${p}themes.own' is not of type `theme (base: auto, dark, light; colors";
+    };
+    themeOnNothing = {
+      options.themes.own.base = "drak";
+      says = p: "option `${p}themes.own' is not of type `theme (base: auto, dark, light;";
+    };
+    bindingOfNoAction = {
+      options.keybindings.udno = "ctrl-x";
+      says = p: "option `${p}keybindings' is not of type `attribute set, by actions (";
+    };
+    bindingOfANumber = {
+      options.keybindings.undo = 5;
+      says = p: "${p}keybindings";
+    };
     dataNowhere = {
       options.dataDir = "data";
       says = p: notOf "${p}dataDir" "null or path of a directory (/… or ~/…, without ..)";
@@ -140,6 +156,10 @@ let
     secretInAProfile = {
       options.profiles.own.settings.bash.env.TOKEN = key;
       says = p: secret "${p}profiles.own.settings.bash.env.TOKEN" issued;
+    };
+    secretInATheme = {
+      options.themes.own.colors.error = key;
+      says = p: secret "${p}themes.own.colors.error" issued;
     };
     secretInThePolicy = {
       options.policy.denyTools = [ key ];
@@ -205,6 +225,18 @@ let
   everything = {
     settings.model = "replay/demo";
     profiles.own.extends = "review";
+    settings.theme = "paper";
+    themes.paper = {
+      base = "light";
+      colors.error = "bold #af0000";
+    };
+    keybindings = {
+      undo = [
+        "ctrl-x"
+        "ctrl-_"
+      ];
+      suspend = [ ];
+    };
     policy.denyTools = [ "bash" ];
     context = "be brief\n";
     sandbox = {

@@ -182,7 +182,7 @@ fn a_terminal_that_goes_away_ends_it() {
 fn what_cannot_be_a_terminal_interface_says_so() {
     let env = Env::new();
     replay(&env, &json!({ "text": "x" }).to_string());
-    let mut tty = Tty::kli(&env, &["--log", "x"]);
+    let mut tty = Tty::kli(&env, &["--timings"]);
     assert_eq!(tty.ends(), Some(2));
     assert!(tty.screen().contains("belong to a headless run"), "{}", tty.screen());
     let mut tty = Tty::kli(&env, &["sesions"]);

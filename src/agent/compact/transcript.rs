@@ -41,10 +41,10 @@ const NAME: usize = 120;
 /// which long pieces are cut and the oldest are left out with a note. What stands in an earlier
 /// summary, and the beginning of what the person said first, is not left out.
 pub fn request(messages: &[Message], focus: Option<&str>, most: usize) -> Message {
-    let earlier = messages.first().and_then(earlier);
+    let earlier = messages.first().and_then(earlier).map(quoted);
     let first = messages.first().and_then(|message| said(message, true).next());
-    let first = cut(first.unwrap_or_default(), RESULT.min(most / 4));
-    let mut room = most.saturating_sub(earlier.map_or(0, str::len) + first.len());
+    let first = quoted(&cut(first.unwrap_or_default(), RESULT.min(most / 4)));
+    let mut room = most.saturating_sub(earlier.as_ref().map_or(0, String::len) + first.len());
     let mut pieces: VecDeque<String> = VecDeque::new();
     let mut missing = 0;
     for (index, message) in messages.iter().enumerate().rev() {
@@ -59,7 +59,7 @@ pub fn request(messages: &[Message], focus: Option<&str>, most: usize) -> Messag
     let mut text = String::from("====\n");
     if let Some(earlier) = earlier {
         text.push_str("[summary of what came before]\n");
-        text.push_str(earlier);
+        text.push_str(&earlier);
         text.push('\n');
     }
     if missing > 0 {
@@ -75,6 +75,19 @@ pub fn request(messages: &[Message], focus: Option<&str>, most: usize) -> Messag
     Message::user(text)
 }
 
+/// Moves lines that look like a heading or like the end of the record in by a space: what a file or a
+/// command says must not be taken for what the person said.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    for line in text.split_inclusive(['\n', '\r']) {
+        if line.starts_with("# ") || line.starts_with("====") {
+            out.push(' ');
+        }
+        out.push_str(line);
+    }
+    out
+}
+
 fn earlier(message: &Message) -> Option<&str> {
     match message.blocks.first() {
         Some(Block::Text { text }) if message.role == Role::User => text.strip_prefix(SUMMARY),
@@ -85,12 +98,12 @@ fn earlier(message: &Message) -> Option<&str> {
 fn told(message: &Message, is_first: bool) -> String {
     let mut text = String::new();
     for said in said(message, is_first) {
-        text.push_str(format!("\n# person\n{}\n", cut(said, TEXT)).as_str());
+        text.push_str(format!("\n# person\n{}\n", quoted(&cut(said, TEXT))).as_str());
     }
     for block in &message.blocks {
         match block {
             Block::Text { text: said } if message.role == Role::Assistant => {
-                text.push_str(format!("\n# agent\n{}\n", cut(said, TEXT)).as_str());
+                text.push_str(format!("\n# agent\n{}\n", quoted(&cut(said, TEXT))).as_str());
             }
             Block::Call(call) => {
                 let arguments = match &call.arguments {
@@ -98,12 +111,15 @@ fn told(message: &Message, is_first: bool) -> String {
                     Arguments::Malformed(text) => text.clone(),
                 };
                 text.push_str(
-                    format!("\n# call {}\n{}\n", call.name, cut(&arguments, CALL)).as_str(),
+                    format!("\n# call {}\n{}\n", call.name, quoted(&cut(&arguments, CALL)))
+                        .as_str(),
                 );
             }
             Block::Result(result) => {
                 let what = if result.is_error { "error" } else { "result" };
-                text.push_str(format!("\n# {what}\n{}\n", cut(&result.text, RESULT)).as_str());
+                text.push_str(
+                    format!("\n# {what}\n{}\n", quoted(&cut(&result.text, RESULT))).as_str(),
+                );
             }
             // What only its model can read tells a summariser nothing.
             Block::Text { .. } | Block::Opaque { .. } => {}

@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use super::*;
 use crate::{
@@ -38,10 +38,9 @@ impl Journal for Faulty {
     }
 }
 
-fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
+fn parts(refused: &'static [usize], kept: &Arc<Mutex<Vec<&'static str>>>) -> Parts {
     let kind = Kind::Replay { recording: "{\"text\": \"said\"}".to_owned() };
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let parts = Parts {
+    Parts {
         model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
         fallbacks: Vec::new(),
         tools: Vec::new(),
@@ -67,13 +66,20 @@ fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
         retry: Retry::default(),
         redactor: Redactor::default(),
         compaction: compact::Policy::default(),
-        journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(&kept) })),
+        journal: Some(Box::new(Faulty { refused, asked: 0, kept: Arc::clone(kept) })),
         backlog: Arc::default(),
         surroundings: crate::agent::Surroundings::default(),
         mentions: true,
         ledger: Arc::default(),
+        approver: None,
+        own: None,
         timed: false,
-    };
+    }
+}
+
+fn run(refused: &'static [usize]) -> (Summary, Vec<&'static str>) {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let parts = parts(refused, &kept);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (ops, inbox) = mpsc::unbounded_channel();
     let (outbox, mut events) = mpsc::unbounded_channel();
@@ -143,5 +149,46 @@ fn what_cannot_be_recorded_is_not_done() {
         assert_eq!(summary.text, "");
         assert_eq!(summary.fault.unwrap().message, "no space");
         assert_eq!(kept, left);
+    }
+}
+
+/// A model that never answers.
+#[derive(Debug)]
+struct Silent;
+
+impl Model for Silent {
+    fn name(&self) -> &str {
+        "test/silent"
+    }
+
+    fn needs_network(&self) -> bool {
+        false
+    }
+
+    fn stream(
+        &self,
+        _: Request,
+    ) -> futures_util::stream::BoxStream<'static, Result<Delta, ModelError>> {
+        Box::pin(futures_util::stream::pending())
+    }
+}
+
+#[test]
+fn what_is_said_to_an_agent_that_has_just_ended_is_a_prompt_with_its_bounds() {
+    for first in [Op::Submit("one".to_owned()), Op::Steer("one".to_owned())] {
+        let time = Duration::from_millis(50);
+        let budgets = Budgets { time: Some(time), ..Budgets::default() };
+        let parts = Parts { model: Arc::new(Silent), budgets, ..parts(&[], &Arc::default()) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (ops, inbox) = mpsc::unbounded_channel();
+        let (outbox, mut events) = mpsc::unbounded_channel();
+        ops.send(first).unwrap();
+        // Nobody says anything more: the run is brought to its end all the same.
+        drop(ops);
+        runtime.block_on(Agent::new(parts).run(inbox, outbox));
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let Some(Event::Done(summary)) = told.last() else { panic!("{told:?}") };
+        assert_eq!((summary.outcome, summary.exit), (Outcome::Budget, 5));
+        assert!(summary.duration >= time);
     }
 }

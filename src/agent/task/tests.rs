@@ -24,6 +24,7 @@ fn family(subject: Subject) -> (Task, Arc<Context>) {
         redactor: Redactor::default(),
         backlog: Arc::default(),
         ledger: Arc::default(),
+        approver: None,
         results: None,
         sessions: Box::new(Kept::default),
     });

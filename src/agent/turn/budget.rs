@@ -7,6 +7,8 @@ use super::{Action, CallResult, Event, Fault, FaultKind, Outcome, State, Turn, V
 impl Turn {
     /// Counts the tokens of an answer, and what they cost.
     pub(super) fn count(&mut self, usage: Option<Usage>, out: &mut Vec<Action>) {
+        // No answer takes none: a server that says so does not count.
+        let usage = usage.filter(|usage| usage.total() > 0);
         let cost = self.asked.pay(usage);
         let Some(usage) = usage else {
             if self.budgets.tokens.is_some() && !std::mem::replace(&mut self.uncounted, true) {
@@ -53,16 +55,16 @@ impl Turn {
                  `{name}` costs; set `providers.{provider}.models.{model}.price`"
             ));
         }
-        if self.asked.cost().is_none() {
+        let spent = self.asked.spent();
+        if spent >= limit {
             return Some(format!(
-                "the budget of {limit} (`budgets.cost`) cannot be kept, as `{name}` does not say how \
-                 many tokens its answer took; bound the run with `--max-turns` or `--timeout` instead"
+                "the budget of {limit} is used up ({spent} spent); raise it with `budgets.cost`"
             ));
         }
-        let spent = self.asked.spent();
-        (spent >= limit).then(|| {
+        self.asked.uncounted().map(|why| {
             format!(
-                "the budget of {limit} is used up ({spent} spent); raise it with `budgets.cost`"
+                "the budget of {limit} (`budgets.cost`) cannot be kept, as {why}; bound the run with \
+                 `--max-turns` or `--timeout` instead"
             )
         })
     }

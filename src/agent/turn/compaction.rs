@@ -11,7 +11,8 @@ use crate::{
 
 use super::{
     super::compact::{self, Compacted, Gauge, Policy, Reason},
-    Action, Event, Fault, FaultKind, Outcome, State, Turn, Used,
+    Action, Asking, Event, Fault, Outcome, State, Turn, Used,
+    failing::kind_of,
 };
 
 /// The longest answer of a summariser that is listened to, in bytes.
@@ -22,7 +23,10 @@ const RECORD: std::ops::RangeInclusive<u64> = (8 << 10)..=(400 << 10);
 /// What a turn knows about the size of its conversation.
 #[derive(Debug)]
 pub(super) struct Compaction {
+    /// The window in it is the smaller one of what the person set and of the model that is asked.
     policy: Policy,
+    /// What the person set.
+    bound: Option<u64>,
     gauge: Gauge,
     /// Whether it was done since the last answer: doing it again would bring nothing.
     tried: bool,
@@ -31,6 +35,9 @@ pub(super) struct Compaction {
     /// A person asked for it while the agent worked, perhaps with a focus.
     wanted: Option<Wanted>,
 }
+
+/// What is said when there is nothing to make shorter.
+const NOTHING: &str = "there is nothing to compact: the conversation is its last prompt";
 
 /// A wish for a compaction, perhaps with a focus.
 #[derive(Debug)]
@@ -57,19 +64,30 @@ pub(super) struct Compacting {
 
 /// What comes after a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     /// The next request.
     Ask,
     /// The request that did not fit, once more.
     Again,
+    /// The request of this turn, to another model: it may fit all the same.
+    Same,
     /// Nothing: it was all that was asked for.
     Finish,
+    /// The end of the prompt, whose answer is there.
+    Close,
+}
+
+impl Compacting {
+    /// Says whether an answer has begun that nobody has counted yet.
+    pub(super) fn owes(&self) -> bool {
+        self.begun
+    }
 }
 
 impl Compaction {
     pub(super) fn new(history: &[Message]) -> Self {
         let (policy, gauge) = (Policy::default(), Gauge::new(0, history));
-        Self { policy, gauge, tried: false, floor: 0, wanted: None }
+        Self { policy, bound: None, gauge, tried: false, floor: 0, wanted: None }
     }
 
     /// Counts a message that was added to the conversation.
@@ -85,9 +103,17 @@ impl Compaction {
         self.gauge.measured(usage);
     }
 
-    /// A prompt begins. The one before may have been stopped while it tried.
-    pub(super) fn begin(&mut self) {
+    /// A prompt begins, and the model with this window is asked. The one before may have been stopped
+    /// while it tried.
+    pub(super) fn begin(&mut self, window: Option<u64>) {
         self.tried = false;
+        self.policy.window = self.bound.into_iter().chain(window).min();
+    }
+
+    /// Another model is asked from now on, with this window: what did not help before may help now.
+    pub(super) fn asks(&mut self, window: Option<u64>) {
+        self.begin(window);
+        self.floor = 0;
     }
 
     fn is_due(&self) -> bool {
@@ -102,6 +128,8 @@ impl Turn {
     #[must_use]
     pub fn compacting(mut self, policy: Policy, base: u64) -> Self {
         self.compaction.policy = policy;
+        self.compaction.bound = policy.window;
+        self.compaction.asks(self.asked.window());
         self.compaction.gauge = Gauge::new(base, &self.history);
         self
     }
@@ -113,23 +141,37 @@ impl Turn {
             return;
         }
         self.clear();
-        if !self.compact(Reason::Asked, focus, Then::Finish, out) {
-            out.push(Action::Emit(Event::Notice(
-                "there is nothing to compact: the conversation is its last prompt".to_owned(),
-            )));
+        if !self.compact_as_asked(Wanted(focus), Then::Finish, out) {
             self.finish(Outcome::Ok, None, out);
         }
     }
 
     /// Begins what is due before the next request; says whether it did.
-    pub(super) fn compacts(&mut self, out: &mut Vec<Action>) -> bool {
+    pub(super) fn compacts(&mut self, then: Then, out: &mut Vec<Action>) -> bool {
         match self.compaction.wanted.take() {
-            Some(Wanted(focus)) => self.compact(Reason::Asked, focus, Then::Ask, out),
-            None if self.compaction.is_due() => {
-                self.compact(Reason::Threshold, None, Then::Ask, out)
-            }
+            Some(wanted) => self.compact_as_asked(wanted, then, out),
+            None if self.compaction.is_due() => self.compact(Reason::Threshold, None, then, out),
             None => false,
         }
+    }
+
+    /// Begins what was asked for during the prompt that ends; says whether it did.
+    pub(super) fn compacts_at_the_end(&mut self, out: &mut Vec<Action>) -> bool {
+        let wanted = self.compaction.wanted.take();
+        wanted.is_some_and(|wanted| self.compact_as_asked(wanted, Then::Close, out))
+    }
+
+    fn compact_as_asked(
+        &mut self,
+        Wanted(focus): Wanted,
+        then: Then,
+        out: &mut Vec<Action>,
+    ) -> bool {
+        let begun = self.compact(Reason::Asked, focus, then, out);
+        if !begun {
+            out.push(Action::Emit(Event::Notice(NOTHING.to_owned())));
+        }
+        begun
     }
 
     /// Looks whether a failure is one of the conversation's length, or of a summary: `None` when what
@@ -142,10 +184,10 @@ impl Turn {
         if matches!(self.state, State::Compacting(_)) {
             out.push(Action::Abort);
             self.leave_summary();
-            self.summary_failed(&error.class, &error.message, out);
+            self.summary_failed(&error, out);
             return None;
         }
-        let is_first = matches!(&self.state, State::Asking { blocks, .. } if blocks.is_empty());
+        let is_first = matches!(&self.state, State::Asking(asking) if asking.blocks.is_empty());
         if !is_first || error.class != Class::ContextFull {
             return Some(error);
         }
@@ -266,15 +308,20 @@ impl Turn {
             Delta::Text(text) if work.answer.len() + text.len() <= LISTEN => {
                 work.answer.push_str(&text);
             }
-            Delta::Text(_) | Delta::Thinking(_) | Delta::Opaque(_) | Delta::Call { .. } => {}
+            Delta::Begun
+            | Delta::Text(_)
+            | Delta::Thinking(_)
+            | Delta::Opaque(_)
+            | Delta::Call { .. } => {}
             Delta::Done { stop, usage } => {
                 self.count(usage, out);
                 match stop {
                     Stop::Refusal => {
-                        self.summary_failed(&Class::Refused, "the model declined", out);
+                        self.summary_failed(&failure(Class::Refused, "the model declined"), out);
                     }
                     Stop::ContextFull => {
-                        self.summary_failed(&Class::ContextFull, "its window is full", out);
+                        let error = failure(Class::ContextFull, "its window is full");
+                        self.summary_failed(&error, out);
                     }
                     _ => self.summary_made(out),
                 }
@@ -287,7 +334,7 @@ impl Turn {
         if let State::Compacting(work) = &mut self.state
             && std::mem::take(&mut work.begun)
         {
-            self.asked.pay(None);
+            self.asked.broke_off();
         }
     }
 
@@ -296,7 +343,7 @@ impl Turn {
         let summary = compact::shortened(&std::mem::take(&mut work.answer));
         if summary.is_empty() {
             let class = Class::Retry { after: Some(Duration::ZERO) };
-            self.summary_failed(&class, "the answer was empty", out);
+            self.summary_failed(&failure(class, "the answer was empty"), out);
             return;
         }
         let messages = compact::summarised(&work.messages, work.boundary, &summary, work.words);
@@ -304,7 +351,8 @@ impl Turn {
         let (reason, before, trimmed, then) = (work.reason, work.before, work.trimmed, work.then);
         let summarised = work.boundary;
         if after >= before {
-            self.trim_only("the summary is not shorter than the conversation", out);
+            let why = "the summary is not shorter than the conversation";
+            self.trim_only(&failure(Class::Fatal, why), out);
             return;
         }
         let summary = Some(summary);
@@ -313,40 +361,44 @@ impl Turn {
     }
 
     /// Tries once more where that can help; else goes on with what trimming brought.
-    fn summary_failed(&mut self, class: &Class, message: &str, out: &mut Vec<Action>) {
-        if self.spent_out(out) {
+    fn summary_failed(&mut self, error: &ModelError, out: &mut Vec<Action>) {
+        if self.closing.is_none() && self.spent_out(out) {
             return;
         }
-        let (base, longest) = (self.retry.base, self.retry.longest);
+        let (base, longest, unreached) =
+            (self.retry.base, self.retry.longest, self.retry.unreached);
+        let may_go_on = self.closing.is_none() || self.over_cost().is_none();
         let State::Compacting(work) = &mut self.state else { return };
         work.answer.clear();
-        let wait = match class {
+        let wait = match error.class {
+            Class::Retry { .. } if error.network && !unreached => None,
             Class::Retry { after } => Some(after.unwrap_or(base)).filter(|wait| *wait <= longest),
             Class::ContextFull => Some(Duration::ZERO),
             Class::Auth | Class::Refused | Class::Fatal => None,
         };
-        if let Some(after) = wait.filter(|_| work.attempt == 0) {
+        if let Some(after) = wait.filter(|_| work.attempt == 0 && may_go_on) {
             work.attempt = 1;
-            let reason = format!("no summary yet: {message}");
+            let reason = format!("no summary yet: {}", error.message);
             out.push(Action::Emit(Event::Retrying { attempt: 1, of: 1, after, reason }));
             out.push(Action::Sleep { after, jitter: after / 2 });
             return;
         }
-        self.trim_only(message, out);
+        self.trim_only(error, out);
     }
 
-    fn trim_only(&mut self, why: &str, out: &mut Vec<Action>) {
+    fn trim_only(&mut self, error: &ModelError, out: &mut Vec<Action>) {
         let State::Compacting(work) = std::mem::replace(&mut self.state, State::Idle) else {
             return;
         };
-        let Compacting { reason, then, before, messages, trimmed, .. } = *work;
-        let after = self.compaction.gauge.of(&messages);
+        let why = &error.message;
+        let after = self.compaction.gauge.of(&work.messages);
+        let Compacting { reason, then, before, trimmed, .. } = *work;
         if trimmed > 0 && after < before {
             out.push(Action::Emit(Event::Notice(format!(
                 "no summary could be had ({why}); old results alone were trimmed"
             ))));
             let done = Compacted { reason, before, after, trimmed, summarised: 0, summary: None };
-            self.apply(done, messages, then, out);
+            self.apply(done, work.messages, then, out);
             return;
         }
         self.compaction.floor = before;
@@ -356,16 +408,56 @@ impl Turn {
                 out.push(Action::Emit(Event::Notice(sentence)));
                 self.ask(out);
             }
-            Then::Again => {
-                let message = format!("{}; {sentence}", self.does_not_fit());
-                let fault = Fault { kind: FaultKind::Provider, message };
-                self.finish(Outcome::Error, Some(fault), out);
+            Then::Same => {
+                out.push(Action::Emit(Event::Notice(sentence)));
+                self.ask_again(out);
             }
-            Then::Finish => {
-                let fault = Fault { kind: FaultKind::Provider, message: sentence };
+            Then::Close => {
+                out.push(Action::Emit(Event::Notice(sentence)));
+                self.compacted_at_the_end(out);
+            }
+            // Without it the run is at its end, unless another model is to be had.
+            Then::Again | Then::Finish => {
+                if matches!(error.class, Class::Retry { .. })
+                    && let Some((from, to)) = self.asked.give_up(why)
+                {
+                    self.hand_over(work, from, to, why, out);
+                    return;
+                }
+                let message = match then {
+                    Then::Again => format!("{}; {sentence}", self.does_not_fit()),
+                    _ => sentence,
+                };
+                let message = self.asked.sentence(message);
+                let fault = Fault { kind: kind_of(&error.class, error.network), message };
                 self.finish(Outcome::Error, Some(fault), out);
             }
         }
+    }
+
+    /// Lets the next model do what the one before could not: make the summary that was all that was
+    /// asked for, or answer, perhaps with a larger window.
+    fn hand_over(
+        &mut self,
+        mut work: Box<Compacting>,
+        from: String,
+        to: String,
+        why: &str,
+        out: &mut Vec<Action>,
+    ) {
+        if work.then == Then::Again {
+            self.fall_back(from, to, why.to_owned(), out);
+            return;
+        }
+        self.compaction.asks(self.asked.window());
+        out.push(Action::Emit(Event::FellBack { from, to, reason: why.to_owned() }));
+        if self.spent_out(out) {
+            return;
+        }
+        work.attempt = 0;
+        self.compaction.tried = true;
+        self.state = State::Compacting(work);
+        self.summarise(out);
     }
 
     /// Lets the conversation go on in its shorter form.
@@ -387,7 +479,8 @@ impl Turn {
         out.push(Action::Emit(Event::Compacted(done)));
         match then {
             Then::Ask => self.ask(out),
-            Then::Again => self.ask_again(out),
+            Then::Again | Then::Same => self.ask_again(out),
+            Then::Close => self.compacted_at_the_end(out),
             Then::Finish => {
                 self.text = summary.unwrap_or_default();
                 self.finish(Outcome::Ok, None, out);
@@ -395,18 +488,22 @@ impl Turn {
         }
     }
 
-    /// Makes the request of this turn once more; it is no turn of its own.
-    fn ask_again(&mut self, out: &mut Vec<Action>) {
-        self.turns = self.turns.saturating_sub(1);
-        let over = self.over_budget();
-        self.turns += 1;
-        if let Some(fault) = over {
-            self.finish(Outcome::Budget, Some(fault), out);
+    /// Makes the request of this turn once more; it is no turn of its own. What came meanwhile goes
+    /// along.
+    pub(super) fn ask_again(&mut self, out: &mut Vec<Action>) {
+        if self.spent_out(out) {
             return;
         }
-        self.state = State::Asking { attempt: 0, blocks: Vec::new() };
+        if self.tell(out) {
+            out.push(Action::Sync);
+        }
+        self.state = State::Asking(Asking::default());
         out.push(Action::Ask);
     }
+}
+
+fn failure(class: Class, message: &str) -> ModelError {
+    ModelError { class, message: message.to_owned(), network: false }
 }
 
 /// Says whether a message is one of the conversation, and not the beginning that compaction made.

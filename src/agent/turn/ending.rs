@@ -2,7 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Action, Fault, FaultKind, Outcome, State, Summary, Turn};
+use super::{Action, Event, Fault, FaultKind, Outcome, State, Summary, Turn};
+
+/// How a prompt ends.
+#[derive(Debug)]
+pub(super) struct Closing {
+    outcome: Outcome,
+    exit: u8,
+    fault: Option<Fault>,
+}
 
 impl Turn {
     pub(super) fn finish(&mut self, outcome: Outcome, fault: Option<Fault>, out: &mut Vec<Action>) {
@@ -22,7 +30,45 @@ impl Turn {
             Outcome::Denied => (outcome, 3),
             Outcome::Error | Outcome::Incomplete => (outcome, 1),
         };
+        if matches!(outcome, Outcome::Ok | Outcome::Denied) {
+            self.close(Closing { outcome, exit, fault }, out);
+        } else {
+            self.finish_with(outcome, exit, fault, out);
+        }
+    }
+
+    /// Ends a prompt whose answer is there: a compaction that was asked for meanwhile comes first, as
+    /// far as the budgets allow one.
+    fn close(&mut self, closing: Closing, out: &mut Vec<Action>) {
+        self.state = State::Idle;
+        self.closing = Some(closing);
+        let may_spend = self.over_tokens().or_else(|| self.over_cost()).is_none();
+        if !may_spend || !self.compacts_at_the_end(out) {
+            self.conclude(out);
+        }
+    }
+
+    /// Ends the prompt as it would have ended without the compaction that is done now.
+    fn conclude(&mut self, out: &mut Vec<Action>) {
+        let Some(Closing { outcome, exit, fault }) = self.closing.take() else { return };
         self.finish_with(outcome, exit, fault, out);
+    }
+
+    /// The compaction at the end of a prompt is done with: what was said during it is worked on.
+    pub(super) fn compacted_at_the_end(&mut self, out: &mut Vec<Action>) {
+        if self.has_steering() {
+            self.closing = None;
+            self.ask(out);
+        } else {
+            self.conclude(out);
+        }
+    }
+
+    /// The time is up while a compaction is made at the end of a prompt, whose answer is there.
+    pub(super) fn conclude_in_time(&mut self, out: &mut Vec<Action>) {
+        let sentence = "the time is up, so the conversation was not made shorter".to_owned();
+        out.push(Action::Emit(Event::Notice(sentence)));
+        self.conclude(out);
     }
 
     /// Ends a prompt whose answer came and is no good: the failure is the provider's, and the exit
@@ -46,6 +92,7 @@ impl Turn {
         out: &mut Vec<Action>,
     ) {
         self.state = State::Idle;
+        self.closing = None;
         self.references.clear();
         out.push(Action::Sync);
         out.push(Action::Finish(Box::new(Summary {

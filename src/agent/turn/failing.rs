@@ -6,17 +6,19 @@ use crate::{
     model::{Class, ModelError},
 };
 
-use super::{Action, Event, Fault, FaultKind, Outcome, State, Turn};
+use super::{Action, Asking, Event, Fault, FaultKind, Outcome, State, Then, Turn};
 
 impl Turn {
     pub(super) fn failed(&mut self, error: ModelError, out: &mut Vec<Action>) {
         let Some(error) = self.overflowed(error, out) else { return };
-        let State::Asking { attempt, blocks } = &mut self.state else { return };
-        let attempt = *attempt;
-        let blocks = std::mem::take(blocks);
+        let State::Asking(asking) = &mut self.state else { return };
+        let Asking { attempt, blocks, begun } = std::mem::take(asking);
         // Thinking that came to nothing is nothing to keep, and no reason not to ask again.
         let delivered = blocks.iter().any(|block| !matches!(block, Block::Opaque { .. }));
         out.push(Action::Abort);
+        if begun {
+            self.asked.broke_off();
+        }
         let network = error.network;
         let (class, mut message) = (error.class, error.message);
         if let (Class::Retry { after }, false) = (&class, delivered) {
@@ -25,6 +27,9 @@ impl Turn {
                 && (self.retry.unreached || !network)
                 && after.is_none_or(|after| after <= self.retry.longest)
             {
+                if self.spent_out(out) {
+                    return;
+                }
                 let backoff = self.retry.base.saturating_mul(1 << attempt.min(16));
                 let wait = after.unwrap_or(backoff);
                 let next = attempt + 1;
@@ -51,14 +56,9 @@ impl Turn {
                 return;
             }
         }
-        let kind = match (&class, network) {
-            (Class::Auth, _) => FaultKind::Auth,
-            (_, true) => FaultKind::Network,
-            _ => FaultKind::Provider,
-        };
+        let kind = kind_of(&class, network);
         let fault = Some(Fault { kind, message: self.asked.sentence(message) });
         if delivered {
-            self.asked.pay(None);
             self.keep_partial(blocks, "not run: the answer broke off", out);
             self.finish(Outcome::Incomplete, fault, out);
         } else {
@@ -66,19 +66,21 @@ impl Turn {
         }
     }
 
-    /// Asks the next model the same: nothing of the answer had come.
-    fn fall_back(&mut self, from: String, to: String, reason: String, out: &mut Vec<Action>) {
-        self.state = State::Asking { attempt: 0, blocks: Vec::new() };
+    /// Asks the next model the same: nothing of the answer had come. Its window may be another one.
+    pub(super) fn fall_back(
+        &mut self,
+        from: String,
+        to: String,
+        reason: String,
+        out: &mut Vec<Action>,
+    ) {
+        self.state = State::Asking(Asking::default());
+        self.compaction.asks(self.asked.window());
         out.push(Action::Emit(Event::FellBack { from, to, reason }));
-        if let Some(message) = self.over_cost() {
-            let fault = Fault { kind: FaultKind::Config, message };
-            self.finish(Outcome::Budget, Some(fault), out);
+        if self.spent_out(out) || self.compacts(Then::Same, out) {
             return;
         }
-        if self.tell(out) {
-            out.push(Action::Sync);
-        }
-        out.push(Action::Ask);
+        self.ask_again(out);
     }
 
     /// Records what had arrived, with a result for every call in it.
@@ -104,5 +106,14 @@ impl Turn {
         self.record(message, out);
         self.state = State::Working { results: vec![None; calls.len()], calls, committed: 0 };
         self.close_calls(reason, out);
+    }
+}
+
+/// Returns the kind of a failure for people and programs.
+pub(super) fn kind_of(class: &Class, network: bool) -> FaultKind {
+    match (class, network) {
+        (Class::Auth, _) => FaultKind::Auth,
+        (_, true) => FaultKind::Network,
+        _ => FaultKind::Provider,
     }
 }

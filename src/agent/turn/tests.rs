@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::model::{Class, ModelError};
 
+mod money;
+
 fn machine(budgets: Budgets) -> Turn {
     Turn::new("test/model".into(), Vec::new(), budgets, Retry::default())
 }
@@ -35,6 +37,7 @@ fn result(index: usize, id: &str, denied: bool, is_error: bool) -> Input {
         result: ToolResult { call: id.into(), text: "r".into(), is_error },
         allowed: if denied.is_none() { vec!["file/write".into()] } else { Vec::new() },
         denied: denied.into_iter().collect(),
+        declined: Vec::new(),
         changed: Vec::new(),
     }))
 }
@@ -48,6 +51,38 @@ fn summary(actions: &[Action]) -> Option<&Summary> {
         Action::Finish(summary) => Some(&**summary),
         _ => None,
     })
+}
+
+#[test]
+fn where_nothing_can_be_recorded_any_more_the_next_prompt_is_paired_all_the_same() {
+    let failed = || Input::Stop(Why::Journal("no space".into()));
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(call("a", "{}"));
+    turn.step(call("b", "{}"));
+    turn.step(done(Stop::ToolUse));
+    turn.step(result(0, "a", false, false));
+    let end = turn.step(failed());
+    assert_eq!((summary(&end).unwrap().outcome, summary(&end).unwrap().exit), (Outcome::Error, 1));
+    assert!(!end.iter().any(|it| matches!(it, Action::Record(_))), "it would fail again: {end:?}");
+    assert_eq!(turn.step(Input::Submit("more".into())).last(), Some(&Action::Ask));
+    let results: Vec<(&str, bool)> = turn
+        .history()
+        .iter()
+        .flat_map(|message| &message.blocks)
+        .filter_map(|block| match block {
+            Block::Result(result) => Some((result.call.as_str(), result.is_error)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results, [("a", false), ("b", true)]);
+    // What was on its way and not recorded is no part of it.
+    let mut turn = machine(Budgets::default());
+    turn.step(Input::Submit("hi".into()));
+    turn.step(text("half"));
+    let end = turn.step(failed());
+    assert_eq!(turn.history(), [Message::user("hi")]);
+    assert_eq!(summary(&end).unwrap().cost, None);
 }
 
 #[test]
@@ -313,7 +348,7 @@ fn candidate(name: &str, price: Option<&str>) -> Candidate {
         cache_read: None,
         cache_write: None,
     });
-    Candidate { name: name.into(), price }
+    Candidate { name: name.into(), price, window: None }
 }
 
 fn with_two(budgets: Budgets, retry: Retry) -> Turn {

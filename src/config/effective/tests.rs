@@ -150,9 +150,11 @@ fn a_scope_does_not_look_at_what_it_does_not_allow() {
     assert_eq!(parsed.settings.capabilities.len(), 1);
     assert_eq!(parsed.settings.deny_tools.len(), 1);
     assert_eq!(parsed.settings.context.get().unwrap(), &["A.md"]);
+    assert_eq!(parsed.settings.theme.get().unwrap(), "dark");
     let rest = Settings {
         capabilities: Vec::new(),
         deny_tools: Vec::new(),
+        theme: Setting::default(),
         context: Setting::default(),
         ..parsed.settings
     };

@@ -33,6 +33,10 @@ fn samples(shape: Shape) -> (Value, Value) {
         Shape::TextMap => (json!({ "A": "b" }), json!({ "A": 1 })),
         Shape::AnyMap => (json!({ "a": [1, null] }), json!([])),
         Shape::Object | Shape::Named | Shape::NamedFreely => (json!({}), json!([])),
+        Shape::Looks => (json!({ "error": "bold red" }), json!({ "eror": "red" })),
+        Shape::Bindings => {
+            (json!({ "undo": ["ctrl-x"], "redo": "alt-x" }), json!({ "udno": "ctrl-x" }))
+        }
         Shape::Settings => (json!({ "denyTools": ["bash"] }), json!({ "profile": "print" })),
         Shape::Later => (json!({}), Value::Null),
     }
@@ -102,6 +106,7 @@ fn documented_examples_are_valid_and_mistakes_are_not() {
         include_str!("../../../docs/settings.md"),
         include_str!("../../../docs/authority.md"),
         include_str!("../../../docs/replay.md"),
+        include_str!("../../../docs/terminal.md"),
     ] {
         for language in ["```json\n", "```jsonc\n"] {
             for block in document.split(language).skip(1) {

@@ -23,7 +23,8 @@ const EVERY: &str = r#"{ "model": "a/b", "models": { "m": "a/b" }, "modelOptions
                        "X": "SECRET0123456789abcdef", "Y": "sk-SECRET" } },
     "budgets": { "turns": 1, "tokens": 2, "time": "3m", "cost": 0.25, "repeats": 9 },
     "compaction": { "enabled": false, "threshold": 50, "keep": 7, "window": 8000 }, "session": { "enabled": false },
-    "log": "/l", "context": ["A.md"], "effort": "high" }"#;
+    "log": "/l", "context": ["A.md"], "effort": "high", "theme": "mine",
+    "themes": { "mine": { "colors": { "error": "bold red" } } }, "keybindings": { "undo": "ctrl-x" } }"#;
 
 #[test]
 fn every_key_that_is_set_is_shown_and_no_secret_is() {
@@ -52,6 +53,8 @@ fn every_key_that_is_set_is_shown_and_no_secret_is() {
         "providers.p.models.a/b:7b.price.input = 0.25",
         "providers.p.models.a/b:7b.price.output = 3",
         "effort = \"high\"",
+        "themes.mine.colors = {\"error\":\"bold red\"}",
+        "keybindings.undo = [\"ctrl-x\"]",
     ] {
         assert!(all.iter().any(|shown| shown == line), "{line} is not in {text}");
     }

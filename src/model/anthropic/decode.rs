@@ -84,6 +84,10 @@ impl answer::Decoder for Decoder {
     fn complete(&self) -> bool {
         self.complete
     }
+
+    fn holds(&self) -> bool {
+        self.open.values().any(|open| !matches!(open, Open::Text | Open::Unknown))
+    }
 }
 
 impl Decoder {

@@ -73,6 +73,10 @@ impl answer::Decoder for Decoder {
         self.complete
     }
 
+    fn holds(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     fn end(&mut self, out: &mut Vec<Delta>) {
         // The reason to stop comes last; only the count of tokens and the end mark come after it.
         if self.reason.is_some() && !self.complete {

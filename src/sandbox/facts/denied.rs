@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,8 @@ pub(super) struct Looker<'a> {
     homes: &'a [PathBuf],
     /// Directories that are known to be reached without any symbolic link.
     plain: BTreeSet<OsString>,
+    /// Directories that are known not to be there, each with the number of its missing components.
+    absent: BTreeMap<OsString, usize>,
     anchors: BTreeMap<OsString, Option<PathBuf>>,
     bounds: Bounds,
     entries: usize,
@@ -123,6 +126,8 @@ struct Route {
     end: PathBuf,
     missing: usize,
     stop: Option<io::Error>,
+    /// What was seen at the end, when nothing was followed after that.
+    seen: Option<Metadata>,
 }
 
 impl<'a> Looker<'a> {
@@ -132,6 +137,7 @@ impl<'a> Looker<'a> {
             table,
             homes,
             plain: BTreeSet::new(),
+            absent: BTreeMap::new(),
             anchors: BTreeMap::new(),
             bounds: BOUNDS,
             entries: 0,
@@ -173,7 +179,11 @@ impl<'a> Looker<'a> {
             if route.missing > 0 {
                 return (Found::Absent, end, route.missing);
             }
-            return match std::fs::symlink_metadata(&end) {
+            let seen = match &route.seen {
+                Some(seen) => Ok(seen.clone()),
+                None => std::fs::symlink_metadata(&end),
+            };
+            return match seen {
                 Ok(meta) if meta.is_dir() => (Found::Directory(end.clone()), end, 0),
                 Ok(meta) => (Found::File { physical: end.clone(), links: meta.nlink() }, end, 0),
                 Err(error) => (unfound(&error), end, 1),
@@ -194,17 +204,38 @@ impl<'a> Looker<'a> {
 
     /// Follows a path one component at a time and remembers each symbolic link.
     fn follow(&mut self, spelled: &Path) -> Route {
-        let mut route =
-            Route { links: Vec::new(), end: PathBuf::from("/"), missing: 0, stop: None };
-        let mut rest: Vec<OsString> = parts(spelled);
-        if let Some(parent) = spelled.parent()
-            && self.plain.contains(parent.as_os_str())
-        {
-            route.end = parent.to_path_buf();
-            rest.drain(..rest.len().saturating_sub(1));
+        let mut route = Route {
+            links: Vec::new(),
+            end: PathBuf::from("/"),
+            missing: 0,
+            stop: None,
+            seen: None,
+        };
+        // Its directory, where it is spelled without anything that means nothing.
+        let directory = match (spelled.parent(), spelled.file_name()) {
+            (Some(parent), Some(name)) => Some(parent.as_os_str())
+                .filter(|it| it.len() + 1 + name.len() == spelled.as_os_str().len()),
+            _ => None,
+        };
+        if let Some(missing) = directory.and_then(|directory| self.absent.get(directory)) {
+            route.end = spelled.to_path_buf();
+            route.missing = missing + 1;
+            return route;
         }
+        if directory.is_some_and(|directory| self.plain.contains(directory)) {
+            match std::fs::symlink_metadata(spelled) {
+                Ok(meta) if !meta.is_symlink() => {
+                    route.end = spelled.to_path_buf();
+                    route.seen = Some(meta);
+                    return route;
+                }
+                _ => {}
+            }
+        }
+        let mut rest: Vec<OsString> = parts(spelled);
         rest.reverse();
         while let Some(part) = rest.pop() {
+            route.seen = None;
             if part == ".." {
                 // What is behind a name that is not there cannot be told, so that name is the end.
                 while route.missing > 1 {
@@ -255,6 +286,7 @@ impl<'a> Looker<'a> {
                         return route;
                     }
                     route.end = next;
+                    route.seen = Some(meta);
                 }
                 Err(error) if unfound(&error) == Found::Absent => {
                     route.missing = 1;
@@ -267,11 +299,18 @@ impl<'a> Looker<'a> {
             }
         }
         if route.links.is_empty()
-            && route.missing == 0
-            && route.end == spelled
+            && route.end.as_os_str() == spelled.as_os_str()
             && let Some(parent) = spelled.parent()
         {
-            self.plain.insert(parent.into());
+            match route.missing {
+                0 => {
+                    self.plain.insert(parent.into());
+                }
+                1 => {}
+                missing => {
+                    self.absent.insert(parent.into(), missing - 1);
+                }
+            }
         }
         route
     }

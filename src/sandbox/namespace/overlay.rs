@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Timestamps, Uid};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Timestamps, Uid, fchown};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -147,6 +147,10 @@ pub(super) struct Layers {
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// A directory of a layer, which is this process's own.
+const LAYER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 impl Layers {
     pub(super) fn new() -> Result<Self, Errno> {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -181,7 +185,7 @@ impl Layers {
         let layer = |kind: &str| {
             let name = format!("{kind}{number}");
             rustix::fs::mkdirat(&self.root, &name, Mode::RWXU)?;
-            rustix::fs::openat(&self.root, name, DIRECTORY, Mode::empty())
+            rustix::fs::openat(&self.root, name, LAYER, Mode::empty())
         };
         let top = layer("top")?;
         let middle = if names.has_directory() { Some(layer("middle")?) } else { None };
@@ -250,7 +254,7 @@ fn fill(
                 Ok(real) => {
                     let enter = |at: BorrowedFd<'_>| {
                         rustix::fs::mkdirat(at, *name, Mode::RWXU)?;
-                        rustix::fs::openat(at, *name, DIRECTORY, Mode::empty())
+                        rustix::fs::openat(at, *name, LAYER, Mode::empty())
                     };
                     let top = enter(top)?;
                     let middle = match middle {
@@ -282,10 +286,10 @@ fn looks(top: BorrowedFd<'_>, real: BorrowedFd<'_>) -> Result<(), Errno> {
     let stat = rustix::fs::fstat(real)?;
     let mut mode = stat.st_mode & 0o7777;
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    let top = name_of(top);
-    let owned = rustix::fs::chownat(CWD, &top, Some(uid), None, AtFlags::empty());
+    let own = rustix::fs::fstat(top)?;
+    let owned = if own.st_uid == stat.st_uid { Ok(()) } else { fchown(top, Some(uid), None) };
     // The group is the looks only: it has at most the owner's or everybody's rights.
-    let grouped = rustix::fs::chownat(CWD, &top, None, Some(gid), AtFlags::empty());
+    let grouped = if own.st_gid == stat.st_gid { Ok(()) } else { fchown(top, None, Some(gid)) };
     if owned.is_err() || grouped.is_err() {
         let real = name_of(real);
         let may = |access, bit: u32| {
@@ -300,7 +304,7 @@ fn looks(top: BorrowedFd<'_>, real: BorrowedFd<'_>) -> Result<(), Errno> {
             mode = (mode & !0o070) | (bits << 3);
         }
     }
-    rustix::fs::chmodat(CWD, &top, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    rustix::fs::fchmod(top, Mode::from_raw_mode(mode))?;
     let time = |seconds, nanoseconds: u64| rustix::fs::Timespec {
         tv_sec: seconds,
         tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
@@ -309,7 +313,7 @@ fn looks(top: BorrowedFd<'_>, real: BorrowedFd<'_>) -> Result<(), Errno> {
         last_access: time(stat.st_atime, stat.st_atime_nsec),
         last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
     };
-    rustix::fs::utimensat(CWD, &top, &times, AtFlags::empty())
+    rustix::fs::futimens(top, &times)
 }
 
 /// The overlays of a plan that the kernel refuses, each with its words; `None` when it makes all. Call

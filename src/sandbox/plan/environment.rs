@@ -225,7 +225,7 @@ pub(super) fn build(
     for (name, found) in &facts.given.secrets {
         handed.secrets.push((name.clone(), readable("secrets", name, found, mounts)?));
     }
-    let environment: std::collections::BTreeMap<_, _> = kept.into_iter().collect();
+    let environment = sorted::map(kept);
     sorted::unique(&mut removed);
     sorted::unique(&mut corrected);
     Ok(Built { environment: environment.into_iter().collect(), removed, corrected, handed })

@@ -56,7 +56,7 @@ pub(super) fn writable(
     } else {
         vec![common.clone(), own.clone()]
     };
-    let mut wanted: BTreeSet<PathBuf> = wanted.into_iter().collect();
+    let mut wanted = sorted::set(wanted);
     while let Some(path) = wanted.pop_first() {
         let inside = writable.iter().any(|mount| path.starts_with(&mount.destination));
         if inside || around(&path) || covering(masks, &path).is_some() {
@@ -313,7 +313,7 @@ impl Held<'_> {
             }
         }
         // So that the order of the lists never shows.
-        links.sort_unstable();
+        sorted::by(&mut links, Ord::cmp);
         for (spelled, wish, is_directory) in links {
             let kind = if is_directory { Kind::MaskDirectory } else { Kind::MaskFile };
             self.wait_for(spelled, kind, &format!("denied: {wish}, wherever it leads"));

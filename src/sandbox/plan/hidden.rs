@@ -3,14 +3,14 @@
 //! files must be fresh, and where the kernel refuses an overlay, a mount on what is there, which the
 //! watch puts back.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::super::facts::{Denied, Facts, Found, Role};
 use super::super::sorted;
 use super::around::Around;
-use super::{Create, Kind, Mount, PlanError, covering, in_replaced_tree, order, shown};
+use super::{Create, Kind, Mount, PlanError, covering, in_replaced_tree, lies_in, order, shown};
 
 /// A read-only overlay that the launcher makes in its own namespace before bubblewrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,58 +81,73 @@ pub(super) struct Held {
 /// Every place that has to be held, outermost first, none inside another hidden one.
 pub(super) fn wanted(facts: &Facts, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanError> {
     // A wish can stand for several places (`~`); a name that is there in one of them is a name.
-    let names: BTreeSet<&str> = facts
-        .denied
-        .iter()
-        .filter(|denied| !matches!(denied.found, Found::Absent))
-        .map(|denied| denied.wish.as_str())
-        .collect();
+    let is_name = |wish: &str| {
+        let there = |denied: &&Denied| !matches!(denied.found, Found::Absent);
+        facts.denied.iter().filter(there).any(|denied| denied.wish == wish)
+    };
     let mut all = Vec::new();
     for denied in &facts.denied {
         // A pattern hides nothing there, and whoever wrote one believes that it does.
         if denied.key != "denyReadGlobs"
             && denied.wish.contains(['*', '?'])
-            && !names.contains(denied.wish.as_str())
+            && !is_name(&denied.wish)
         {
             return Err(PlanError::Pattern { key: denied.key, wish: denied.wish.clone() });
         }
-        all.extend(places(denied, notes)?);
+        places(denied, &mut all, notes)?;
     }
     // The reason takes part so that the order of the lists never shows.
-    sorted::by_key(&mut all, |it| {
-        let path = it.path.as_os_str().to_owned();
-        (it.path.components().count(), path, it.kind.clone(), it.reason.clone())
+    sorted::by(&mut all, |(depth, a), (other, b)| {
+        depth
+            .cmp(other)
+            .then_with(|| a.path.as_os_str().cmp(b.path.as_os_str()))
+            .then_with(|| a.kind.cmp(&b.kind))
+            .then_with(|| a.reason.cmp(&b.reason))
     });
     let mut hidden = Around::default();
-    let mut seen: BTreeSet<OsString> = BTreeSet::new();
-    all.retain(|it| {
-        if hidden.covers(&it.path) || !seen.insert(it.path.clone().into_os_string()) {
-            return false;
+    let mut last: Option<PathBuf> = None;
+    let mut kept = Vec::with_capacity(all.len());
+    for (_, it) in all {
+        // What is equal comes one after the other.
+        if last.as_ref().is_some_and(|last| last.as_os_str() == it.path.as_os_str())
+            || hidden.covers(&it.path)
+        {
+            continue;
         }
         if matches!(it.kind, NameKind::Directory | NameKind::File) {
             hidden.insert(&it.path);
         }
-        true
-    });
-    Ok(all)
+        last = Some(it.path.clone());
+        kept.push(it);
+    }
+    Ok(kept)
 }
 
-fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanError> {
-    let spelled = shown(&denied.spelled);
+/// Adds the places of a denied path, each with its number of components.
+fn places(
+    denied: &Denied,
+    all: &mut Vec<(usize, Wanted)>,
+    notes: &mut Vec<String>,
+) -> Result<(), PlanError> {
+    let spelled = || shown(&denied.spelled);
     let kind = match &denied.found {
         Found::Directory(_) => NameKind::Directory,
         Found::File { links, .. } => {
             if *links > 1 {
                 notes.push(format!(
-                    "`{spelled}` has {links} hard links: its other names are not hidden"
+                    "`{}` has {links} hard links: its other names are not hidden",
+                    spelled()
                 ));
             }
             NameKind::File
         }
         Found::Absent => NameKind::Absent,
         Found::Unreachable => {
-            notes.push(format!("`{spelled}` is out of this user's reach, and so of the inside's"));
-            return Ok(Vec::new());
+            notes.push(format!(
+                "`{}` is out of this user's reach, and so of the inside's",
+                spelled()
+            ));
+            return Ok(());
         }
         Found::Unknown(because) => {
             return Err(PlanError::Denied {
@@ -142,11 +157,10 @@ fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanE
             });
         }
     };
-    let mut places = Vec::new();
     for place in &denied.places {
-        let own = ["/proc", "/dev"].iter().any(|own| place.path.starts_with(own));
+        let own = ["/proc", "/dev"].iter().any(|own| lies_in(&place.path, Path::new(own)));
         // The jail's own file systems are there instead, and a mask would only be in their way.
-        if place.path == Path::new("/") || own && place.role == Role::End {
+        if place.path.as_os_str() == "/" || own && place.role == Role::End {
             return Err(PlanError::Denied {
                 key: denied.key,
                 wish: denied.wish.clone(),
@@ -157,7 +171,7 @@ fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanE
             continue;
         }
         let (kind, reason) = match &place.role {
-            Role::End if place.path == denied.spelled => {
+            Role::End if place.path.as_os_str() == denied.spelled.as_os_str() => {
                 (kind.clone(), format!("denied: {}", denied.wish))
             }
             Role::End => (kind.clone(), format!("denied: {}, which leads here", denied.wish)),
@@ -171,19 +185,26 @@ fn places(denied: &Denied, notes: &mut Vec<String>) -> Result<Vec<Wanted>, PlanE
                 format!("a symbolic link on the way to the denied {}", denied.wish),
             ),
         };
-        places.push(Wanted {
+        let wanted = Wanted {
             path: place.path.clone(),
             kind,
             missing: place.missing,
             is_link: matches!(place.role, Role::Last | Role::Way(_)),
             anchor: place.anchor.clone(),
             reason,
-        });
+        };
+        all.push((depth(&wanted.path), wanted));
     }
-    Ok(places)
+    Ok(())
 }
 
-/// What is hidden and there now, as masks: under one of them there is nothing to show.
+/// The number of components of an absolute path. Counted as text: part by part is slow for thousands.
+fn depth(path: &Path) -> usize {
+    let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    1 + parts.filter(|part| !part.is_empty() && *part != b".").count()
+}
+
+/// What is hidden and there now, as masks without a reason: under one of them there is nothing to show.
 pub(super) fn present(wanted: &[Wanted]) -> Vec<Mount> {
     wanted
         .iter()
@@ -193,24 +214,25 @@ pub(super) fn present(wanted: &[Wanted]) -> Vec<Mount> {
                 NameKind::File => Kind::MaskFile,
                 NameKind::Absent | NameKind::Link(_) => return None,
             };
-            Some(Mount { destination: it.path.clone(), kind, reason: it.reason.clone() })
+            Some(Mount { destination: it.path.clone(), kind, reason: String::new() })
         })
         .collect()
 }
 
 /// Chooses what holds each place, and where overlays lie besides: on the homes always, since an
 /// overlay also cuts the host's sockets and pipes in it (law 6), and on `extra`, each with its reason.
+/// `hidden` are the masks of [`present`].
 pub(super) fn hold(
     facts: &Facts,
     wanted: Vec<Wanted>,
+    hidden: &[Mount],
     mounts: &[Mount],
     create: &[Create],
     extra: &[(PathBuf, String)],
     notes: &mut Vec<String>,
 ) -> Held {
     let mut held = Held::default();
-    let hidden = present(&wanted);
-    let ground = Ground { facts, mounts, hidden: &hidden };
+    let ground = Ground { facts, mounts, hidden };
     let mut refused: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut anchors: Vec<(PathBuf, String)> = facts
         .home_anchors
@@ -223,14 +245,13 @@ pub(super) fn hold(
         })
         .chain(extra.iter().cloned())
         .collect();
-    let of_names: BTreeSet<&OsStr> =
-        wanted.iter().filter_map(|it| Some(it.anchor.as_ref()?.as_os_str())).collect();
+    let of_names =
+        sorted::set(wanted.iter().filter_map(|it| Some(it.anchor.as_ref()?.as_os_str())));
     anchors.extend(
         of_names
             .into_iter()
             .map(|anchor| (anchor.into(), "it holds the denied names below by name".into())),
     );
-    let depth = |path: &Path| path.components().count();
     sorted::by(&mut anchors, |a, b| (depth(&a.0), &a.0).cmp(&(depth(&b.0), &b.0)));
     anchors.dedup_by(|later, first| later.0 == first.0);
     for (anchor, reason) in anchors {
@@ -249,7 +270,7 @@ pub(super) fn hold(
             }
         }
     }
-    held.rebinds = rebinds(facts, &wanted, mounts, &held.overlays, &hidden);
+    held.rebinds = rebinds(facts, &wanted, mounts, &held.overlays, hidden);
 
     let mut same: Option<(PathBuf, Holder)> = None;
     for it in wanted {
@@ -281,16 +302,17 @@ pub(super) fn hold(
         };
         match by_mount {
             Ok(overlay) => {
-                if it.kind == NameKind::Absent {
-                    notes.push(format!(
-                        "`{}` is absent and stays so inside, whatever appears on the host",
-                        shown(&it.path)
-                    ));
-                }
                 let path = match it.kind {
                     NameKind::Absent => first_missing(&it, create),
                     _ => it.path,
                 };
+                // Many names may lie in one directory that is not there.
+                let same = |last: &Name| {
+                    last.kind == NameKind::Absent && last.path.as_os_str() == path.as_os_str()
+                };
+                if overlay.names.last().is_some_and(same) {
+                    continue;
+                }
                 overlay.names.push(Name {
                     path,
                     kind: it.kind,
@@ -303,7 +325,12 @@ pub(super) fn hold(
     }
     for overlay in &mut held.overlays {
         // Several absent paths may have the same first missing part.
-        sorted::by_key(&mut overlay.names, |it| (depth(&it.path), it.path.as_os_str().to_owned()));
+        let mut names: Vec<(usize, Name)> =
+            overlay.names.drain(..).map(|name| (depth(&name.path), name)).collect();
+        sorted::by(&mut names, |(depth, a), (other, b)| {
+            depth.cmp(other).then_with(|| a.path.as_os_str().cmp(b.path.as_os_str()))
+        });
+        overlay.names.extend(names.into_iter().map(|(_, name)| name));
         let mut seen = Around::default();
         overlay.names.retain(|name| {
             let fresh = !seen.covers(&name.path);
@@ -312,6 +339,12 @@ pub(super) fn hold(
             }
             fresh
         });
+        for name in overlay.names.iter().filter(|name| name.kind == NameKind::Absent) {
+            notes.push(format!(
+                "`{}` is absent and stays so inside, whatever appears on the host",
+                shown(&name.path)
+            ));
+        }
     }
     held
 }
@@ -361,7 +394,7 @@ fn by_mounts(
 /// What of an absent path will be missing when the launcher has made its directories.
 fn first_missing(it: &Wanted, create: &[Create]) -> PathBuf {
     let mut missing = it.missing.max(1);
-    let made = |path: &Path| create.iter().any(|made| made.path.starts_with(path));
+    let made = |path: &Path| create.iter().any(|made| lies_in(&made.path, path));
     while missing > 1 && it.path.ancestors().nth(missing - 1).is_some_and(made) {
         missing -= 1;
     }
@@ -387,7 +420,7 @@ fn rebinds(
         .iter()
         .filter(|config| config.trouble.is_none() && config.missing == 0)
         // What is denied in it is held by name, which counts more than that the rest is fresh.
-        .filter(|config| !wanted.iter().any(|it| it.path.starts_with(&config.physical)))
+        .filter(|config| !wanted.iter().any(|it| lies_in(&it.path, &config.physical)))
         .map(|config| (config.physical.clone(), "kli's configuration".to_owned()));
     // What is shown elsewhere and written there.
     let sources = mounts.iter().filter_map(|mount| match &mount.kind {
@@ -411,7 +444,7 @@ fn rebinds(
             .iter()
             .any(|mount| mount.kind == Kind::Writable && mount.destination == path);
         let there = found.iter().any(|it| path.starts_with(&it.path));
-        let is_hidden = hidden.iter().any(|mask| path.starts_with(&mask.destination));
+        let is_hidden = covering(hidden, &path).is_some();
         if !is_hidden && (over_overlay && !there || anew) && !found.iter().any(|it| it.path == path)
         {
             found.push(Rebind { path, reason });

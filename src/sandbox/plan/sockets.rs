@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::facts::Facts;
 use super::super::sockets::{NIX_DAEMON, State};
+use super::super::sorted;
 use super::super::spec::Spec;
 use super::{Kind, Mount, PlanError, covering, in_replaced_tree, printable, shown};
 
@@ -19,7 +20,7 @@ pub(super) fn ports(
     network: bool,
     notes: &mut Vec<String>,
 ) -> Result<Vec<u16>, PlanError> {
-    let ports: BTreeSet<u16> = spec.local_ports.iter().copied().collect();
+    let ports = sorted::set(spec.local_ports.iter().copied());
     if ports.len() > PORTS {
         return Err(PlanError::Ports(ports.len()));
     }

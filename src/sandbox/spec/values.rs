@@ -156,29 +156,39 @@ impl TryFrom<String> for SpecPath {
         if text.contains('\0') {
             return Err(ValueError::Nul(Quoted(text)));
         }
-        let variables =
-            Xdg::ALL.iter().map(|xdg| (format!("${}/", xdg.variable()), Base::Xdg(*xdg))).chain([
-                ("/".to_owned(), Base::Root),
-                ("~/".to_owned(), Base::Home),
-                ("$HOME/".to_owned(), Base::Home),
-                ("./".to_owned(), Base::Workspace),
-            ]);
-        for (prefix, base) in variables {
-            if let Some(rest) = text.strip_prefix(&prefix) {
-                let mut parts = Vec::new();
-                for part in rest.split('/') {
-                    match part {
-                        "" | "." => {}
-                        ".." => return Err(ValueError::Parent(Quoted(text))),
-                        part => parts.push(part),
+        let Some((base, below)) = based(&text) else {
+            return Err(ValueError::Base(Quoted(text)));
+        };
+        let mut rest = String::with_capacity(below.len());
+        for part in below.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => return Err(ValueError::Parent(Quoted(text))),
+                part => {
+                    if !rest.is_empty() {
+                        rest.push('/');
                     }
+                    rest.push_str(part);
                 }
-                let rest = parts.join("/");
-                return Ok(Self { base, rest, text });
             }
         }
-        Err(ValueError::Base(Quoted(text)))
+        Ok(Self { base, rest, text })
     }
+}
+
+/// Where a path starts, and what follows.
+fn based(text: &str) -> Option<(Base, &str)> {
+    for (prefix, base) in [("/", Base::Root), ("~/", Base::Home), ("./", Base::Workspace)] {
+        if let Some(rest) = text.strip_prefix(prefix) {
+            return Some((base, rest));
+        }
+    }
+    let (name, rest) = text.strip_prefix('$')?.split_once('/')?;
+    if name == "HOME" {
+        return Some((Base::Home, rest));
+    }
+    let xdg = Xdg::ALL.iter().find(|xdg| xdg.variable() == name)?;
+    Some((Base::Xdg(*xdg), rest))
 }
 
 impl SpecPath {

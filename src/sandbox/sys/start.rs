@@ -161,3 +161,34 @@ extern "C" fn run(child: *mut libc::c_void) -> libc::c_int {
         1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_that_waits_does_not_hold_the_monitor_and_with_it_the_launcher() {
+        let (told, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            super::super::block_signals(&[libc::SIGTSTP]).unwrap();
+            let mut start = Start::default();
+            let key = || {
+                // SAFETY: no memory is involved; blocked, so it waits.
+                unsafe { libc::kill(libc::getpid(), libc::SIGTSTP) };
+                Ok(())
+            };
+            // SAFETY: async-signal-safe calls only.
+            unsafe { start.before(key) };
+            super::super::monitor(&mut start, false, 2).unwrap();
+            let words = [c"sh", c"-c", c"exit 7"].map(CString::from);
+            let pid = start.file(c"/bin/sh", &words).unwrap();
+            let mut status = 0;
+            // SAFETY: the status outlives the call.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            told.send(libc::WEXITSTATUS(status)).unwrap();
+        });
+        assert_eq!(hears.recv_timeout(Duration::from_secs(20)), Ok(7));
+    }
+}

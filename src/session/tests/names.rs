@@ -30,10 +30,10 @@ fn the_latest_name_holds_and_a_copy_keeps_it() {
 fn a_name_in_the_middle_of_a_long_session_comes_with_its_end() {
     let room = room();
     let mut log = room.store.create(Path::new(WS)).unwrap();
-    let long = "x".repeat(1 << 16);
-    say(&mut log, &long);
+    let words = "x".repeat(1 << 16);
+    say(&mut log, &words);
     log.append(&Entry::Name("middle")).unwrap();
-    say(&mut log, &long);
+    say(&mut log, &words);
     let named = || room.store.overview(&room.latest()).unwrap().name;
     assert_eq!(named(), None, "control: it is in neither end of the file");
     log.append(&Entry::End { outcome: "ok", error: None }).unwrap();

@@ -175,15 +175,15 @@ async fn act(
     };
     match name {
         "read-file" => {
-            let target = readable(context, desk, &text(0)?)?;
+            let target = readable(context, desk, "read-file", &text(0)?).await?;
             blocking(move || read(&target)).await
         }
         "list-directory" => {
-            let target = readable(context, desk, &text(0)?)?;
+            let target = readable(context, desk, "list-directory", &text(0)?).await?;
             blocking(move || list(&target)).await
         }
         "file-exists?" => {
-            let target = readable(context, desk, &text(0)?)?;
+            let target = readable(context, desk, "file-exists?", &text(0)?).await?;
             Ok(files::is_there(&target.path).into())
         }
         "write-file" => {
@@ -192,7 +192,9 @@ async fn act(
         }
         "delete-file" => {
             let target = Target::spelled(&text(0)?, context)?;
-            let grant = desk.check("write", Request::path(Atom::FileWrite, &target.path))?;
+            let grant = desk
+                .check("write", "delete-file", Request::path(Atom::FileWrite, &target.path))
+                .await?;
             let path = target.path.clone();
             let done = blocking(move || remove(&grant, &target)).await?;
             desk.changed(&path);
@@ -252,9 +254,14 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-fn readable(context: &Arc<Context>, desk: &Arc<dyn Desk>, spelled: &str) -> Result<Target, String> {
+async fn readable(
+    context: &Arc<Context>,
+    desk: &Arc<dyn Desk>,
+    does: &'static str,
+    spelled: &str,
+) -> Result<Target, String> {
     let target = Target::spelled(spelled, context)?;
-    desk.check("read", Request::path(Atom::FileRead, &target.path))?;
+    desk.check("read", does, Request::path(Atom::FileRead, &target.path)).await?;
     Ok(target)
 }
 

@@ -2,14 +2,16 @@
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+use crate::display::Role;
+
 use super::super::{
     cells::{chop, clean, width as cells, wrap},
     code::Highlighter,
-    style::{Color, Line, Link, Span, Style},
+    style::{Line, Link, Span, Style},
 };
 
-const LINK: Style = Style { underline: true, ..Style::PLAIN };
-const CODE: Style = Style::color(Color::CYAN);
+const LINK: Style = Style::role(Role::Link);
+const CODE: Style = Style::role(Role::Code);
 
 /// Containers, one in the other, that are set in. What is deeper stands where the last of them does:
 /// nobody could read it otherwise, and what stands before a row would grow with every level.
@@ -87,7 +89,7 @@ impl Renderer {
                 None => self.say(&text, self.style()),
             },
             Event::Code(text) => {
-                let style = Style { foreground: CODE.foreground, ..self.style() };
+                let style = Style { role: CODE.role, foreground: CODE.foreground, ..self.style() };
                 self.say(&text, style);
             }
             Event::InlineMath(text)
@@ -119,7 +121,7 @@ impl Renderer {
                     bold: true,
                     underline: level == HeadingLevel::H1,
                     italic: level > HeadingLevel::H3,
-                    ..Style::PLAIN
+                    ..Style::role(Role::Heading)
                 };
                 self.styles.push(style);
             }
@@ -165,7 +167,7 @@ impl Renderer {
             Tag::Strikethrough => self.with(|style| style.strike = true),
             Tag::Link { dest_url, .. } => {
                 self.link = Some((dest_url.to_string(), self.spans.len()));
-                self.with(|style| style.underline = LINK.underline);
+                self.with(|style| (style.role, style.underline) = (LINK.role, true));
             }
             Tag::Image { dest_url, .. } => {
                 self.say("[image] ", Style::DIM);

@@ -83,6 +83,8 @@ impl State {
             }
             Event::Notice(text) => self.say(Kind::Note, &text),
             Event::Done(summary) => return self.done(&summary),
+            Event::Approval(question) => self.asked_about(*question),
+            Event::Withdrawn { id } => self.withdrawn(id),
             Event::Timings(_) => {}
         }
         Vec::new()
@@ -90,6 +92,7 @@ impl State {
 
     /// The agent has gone: what it does not say any more is not waited for.
     pub fn agent_is_gone(&mut self) {
+        self.asking = None;
         if self.work.take().is_some() {
             self.say(Kind::Error, "the agent ended without a result");
         }
@@ -133,7 +136,7 @@ impl State {
     }
 
     /// Something came of the prompt: it is part of the transcript now.
-    fn came(&mut self) {
+    pub(super) fn came(&mut self) {
         if let Some(text) = self.work.as_mut().and_then(|work| work.prompt.take()) {
             let rows = block::prompt(&text, self.width);
             self.rows.extend(rows);
@@ -177,7 +180,8 @@ impl State {
             }
         }
         let finished = Finished { title, name, text, is_error, record };
-        let (rows, folded) = finished.rows(self.width, false);
+        let key = self.keys.label("unfold");
+        let (rows, folded) = finished.rows_with(self.width, false, &key);
         self.rows.extend(rows);
         if folded {
             self.folded = Some(finished);
@@ -198,6 +202,7 @@ impl State {
     }
 
     fn done(&mut self, summary: &Summary) -> Vec<Effect> {
+        self.asking = None;
         self.finish_answer();
         let interrupted = summary.outcome == Outcome::Interrupted;
         let mut work = self.work.take();

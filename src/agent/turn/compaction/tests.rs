@@ -4,6 +4,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test damages its own session file")]
 
+mod switching;
+mod wishes;
+
 use std::{collections::VecDeque, fs, path::Path};
 
 use proptest::prelude::*;
@@ -139,6 +142,7 @@ fn in_the_middle_of_a_run_the_running_prompt_stays() {
             index: 0,
             result,
             denied,
+            declined: Vec::new(),
             allowed,
             changed,
         })));
@@ -275,6 +279,7 @@ fn it_can_be_asked_for_with_a_focus() {
         index: 0,
         result,
         denied,
+        declined: Vec::new(),
         allowed,
         changed,
     })));
@@ -419,6 +424,9 @@ proptest! {
         }).collect();
         prop_assert!(compactions.iter().all(|done| done.after < done.before));
         prop_assert!(compactions.len() <= 4, "{}", compactions.len());
+        // Each is written down once, and before it is told.
+        let recorded = actions.iter().filter(|it| matches!(it, Action::RecordCompaction(_)));
+        prop_assert_eq!(recorded.count(), compactions.len());
         // The conversation under the bound, or a reason: the last prompt alone, or no summary.
         if let (Some(limit), true) = (policy.limit(), end.exit == 0) {
             let size = turn.compaction.gauge.now();
@@ -442,7 +450,8 @@ fn paid(budget: &str, history: Vec<Message>) -> Turn {
     use crate::message::{Money, Price};
     let one = Price::parse("1").unwrap();
     let price = Price { input: one, output: one, cache_read: None, cache_write: None };
-    let chosen = crate::agent::turn::Candidate { name: "a/one".into(), price: Some(price) };
+    let (name, price) = ("a/one".into(), Some(price));
+    let chosen = crate::agent::turn::Candidate { name, price, window: None };
     let budgets = Budgets { cost: Money::parse(budget), ..Budgets::default() };
     Turn::new("a/one".into(), history, budgets, Retry::default())
         .asking(chosen, Vec::new(), Vec::new())

@@ -125,6 +125,10 @@ impl answer::Decoder for Decoder {
     fn complete(&self) -> bool {
         self.complete
     }
+
+    fn holds(&self) -> bool {
+        self.open.values().any(|open| open.kind != "message")
+    }
 }
 
 impl Decoder {

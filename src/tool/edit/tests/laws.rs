@@ -70,7 +70,8 @@ fn known(text: &Text) -> View {
 }
 
 fn plan(text: &Text, changes: Vec<Change>) -> Option<Vec<Splice>> {
-    let stage_less = Call { target: nowhere(), changes, time: u64::MAX };
+    let stage_less =
+        Call { target: nowhere(), changes, time: u64::MAX, shown: std::sync::Arc::default() };
     stage_less.plan(text, &known(text), true).ok().map(|plan| plan.splices)
 }
 

@@ -1,0 +1,67 @@
+//! The home of an account, by what the system knows of it. It knows nothing of the environment.
+
+#![expect(clippy::disallowed_methods, reason = "the system's accounts are looked up here")]
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::super::sys;
+
+/// The home in `/etc/passwd`; other name services are asked only for accounts that it lacks.
+pub fn account_home(uid: u32) -> Option<PathBuf> {
+    let text = std::fs::read("/etc/passwd").unwrap_or_default();
+    home_in(&text, uid).or_else(|| {
+        sys::account_home(uid)
+            .or_else(|| if cfg!(target_feature = "crt-static") { asked_home(uid) } else { None })
+    })
+}
+
+/// Where systems have the program that asks all name services.
+const GETENT: [&str; 3] = ["/usr/bin/getent", "/run/current-system/sw/bin/getent", "/bin/getent"];
+
+/// What the name services say through the system's own program: a program that is linked statically
+/// cannot load them (nss(5)).
+fn asked_home(uid: u32) -> Option<PathBuf> {
+    GETENT.iter().find_map(|program| {
+        let mut command = Command::new(program);
+        command.args(["passwd", &uid.to_string()]).env_clear();
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        home_in(&command.output().ok()?.stdout, uid)
+    })
+}
+
+/// The home of a user in a table of accounts (passwd(5)).
+fn home_in(text: &[u8], uid: u32) -> Option<PathBuf> {
+    for line in text.split(|byte| *byte == b'\n') {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+        if let [_, _, id, _, _, home, ..] = fields.as_slice()
+            && std::str::from_utf8(id).ok().and_then(|id| id.parse().ok()) == Some(uid)
+        {
+            return Some(PathBuf::from(OsString::from_vec(home.to_vec())));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_is_found_by_number_whatever_the_other_fields_are() {
+        let text = b"a:x:7:7::/a:/bin/sh\nbroken:x\nb:x:07x:7::/b:\nc:x:8:7:,,,:/c c:\n";
+        assert_eq!(home_in(text, 7), Some("/a".into()));
+        assert_eq!(home_in(text, 8), Some("/c c".into()));
+        assert_eq!(home_in(text, 9), None);
+    }
+
+    #[test]
+    fn the_systems_own_program_knows_what_the_table_knows() {
+        assert!(GETENT.iter().any(|program| std::fs::exists(program).unwrap()));
+        assert_eq!(asked_home(0), account_home(0));
+        assert!(account_home(0).is_some());
+        assert_eq!(asked_home(4_000_000_017), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! What a person changes while a conversation goes on: the theme, the keys, and the model, the effort
+//! or the profile, with which the same conversation goes on.
+
+use crate::display::{Keymap, Theme};
+
+use super::{
+    block::Kind,
+    edge::{Answer, Conversation},
+    state::{Effect, Facts, State},
+};
+
+/// How a conversation is begun that is the one that was there.
+pub const SWITCH: &str = "switch";
+
+/// What changes with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// How things look. What was emitted stays as it is.
+    Theme(Theme),
+    /// What keys do.
+    Keys(Keymap),
+    /// The conversation goes on with what has been made ready.
+    GoOn,
+}
+
+/// Says why a conversation that is worked on is not changed.
+pub(super) fn busy(name: &str) -> String {
+    format!("`/{name}` changes the conversation that goes on; interrupt what runs first (Esc Esc)")
+}
+
+impl State {
+    /// Takes the keys that hold from now on.
+    pub fn use_keys(&mut self, keys: Keymap) {
+        self.keys = keys;
+    }
+
+    /// Takes the answer of a command, with what it changes here.
+    pub(super) fn answer(&mut self, answer: Answer) -> Vec<Effect> {
+        match answer.change {
+            Some(Change::GoOn) if self.work.is_some() => {
+                // The prompt came first.
+                self.answered(
+                    "",
+                    "the agent works again, so nothing was changed; say it anew",
+                    true,
+                );
+                return Vec::new();
+            }
+            Some(Change::GoOn) => return vec![Effect::Begin(SWITCH, String::new())],
+            Some(Change::Keys(keys)) => self.use_keys(keys),
+            Some(Change::Theme(_)) | None => {}
+        }
+        if let Some(found) = answer.found {
+            self.found(found);
+            return Vec::new();
+        }
+        self.answered(&answer.text, &answer.errors, answer.failed);
+        Vec::new()
+    }
+
+    /// Goes on in a conversation: another one, or the same with something changed.
+    pub(super) fn enter_talk(&mut self, how: &str, talk: &Conversation) {
+        if how == SWITCH {
+            self.switch(talk.facts.clone(), &talk.said, &talk.notices);
+        } else {
+            self.begin(talk.facts.clone(), &talk.history, &talk.notices);
+        }
+    }
+
+    /// The conversation goes on: what was said and spent stays, the footer changes.
+    fn switch(&mut self, facts: Facts, said: &str, notices: &[String]) {
+        self.facts = facts;
+        self.answered(said, "", false);
+        for notice in notices {
+            self.say(Kind::Warning, notice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

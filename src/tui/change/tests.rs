@@ -1,0 +1,99 @@
+use super::*;
+use crate::{
+    agent::Op,
+    display::{Code, Key},
+    tui::{key::Typed, state::Level},
+};
+
+fn facts(model: &str) -> Facts {
+    Facts {
+        model: model.to_owned(),
+        effort: None,
+        windows: vec![(model.to_owned(), Some(1000))],
+        profile: "interactive".to_owned(),
+        confinement: "no jail".to_owned(),
+        level: Level::Open,
+        session: Some("abc".to_owned()),
+    }
+}
+
+fn press(state: &mut State, key: Key) -> Vec<Effect> {
+    state.typed(&Typed::Key(key))
+}
+
+fn enters(state: &mut State, text: &str) -> Vec<Effect> {
+    for c in text.chars() {
+        press(state, Key::plain(Code::Char(c)));
+    }
+    press(state, Key::plain(Code::Enter))
+}
+
+fn rows(state: &mut State) -> String {
+    state.take_rows().iter().map(|row| row.text() + "\n").collect()
+}
+
+#[test]
+fn a_key_does_what_it_is_bound_to_and_no_longer_what_it_did() {
+    let mut state = State::new(facts("p/m"), 80, 24);
+    assert_eq!(press(&mut state, Key::ctrl('l')), [Effect::Redraw], "control");
+    let bound = [Key::ctrl('x')];
+    state.use_keys(Keymap::new([("redraw", &bound[..]), ("suspend", &[])]));
+    assert_eq!(press(&mut state, Key::ctrl('x')), [Effect::Redraw]);
+    assert_eq!(press(&mut state, Key::ctrl('l')), []);
+    assert_eq!(press(&mut state, Key::ctrl('z')), [], "neither suspends nor undoes");
+    enters(&mut state, "/help");
+    let help = rows(&mut state);
+    assert!(help.contains("Ctrl-X: draw the region anew"), "{help}");
+    assert!(help.contains("(no key): suspend"), "{help}");
+    // What leaves cannot be taken away.
+    press(&mut state, Key::ctrl('c'));
+    assert_eq!(press(&mut state, Key::ctrl('c')), [Effect::Quit]);
+}
+
+#[test]
+fn what_is_typed_goes_through_every_binding() {
+    let mut state = State::new(facts("p/m"), 80, 24);
+    let all: Vec<Vec<Key>> = crate::display::ACTIONS.iter().map(|_| Vec::new()).collect();
+    let names = crate::display::ACTIONS.iter().map(|action| action.name);
+    state.use_keys(Keymap::new(names.zip(all.iter().map(Vec::as_slice))));
+    let effects = enters(&mut state, "y n a /");
+    assert_eq!(effects, [Effect::Tell(Op::Submit("y n a /".to_owned()))]);
+}
+
+#[test]
+fn a_conversation_that_is_worked_on_is_not_changed() {
+    let mut state = State::new(facts("p/m"), 80, 24);
+    let effects = enters(&mut state, "/model p/n");
+    assert_eq!(effects, [Effect::Ask("model", "p/n".to_owned())], "control");
+    state.answered("", "", false);
+    enters(&mut state, "work");
+    for command in ["model p/n", "effort high", "profile review"] {
+        assert_eq!(enters(&mut state, &format!("/{command}")), []);
+        let said = rows(&mut state);
+        assert!(said.contains("changes the conversation that goes on"), "{said}");
+        assert!(said.contains("Esc Esc"), "{said}");
+    }
+    // What there is can be asked for, and what only looks otherwise can be chosen.
+    assert_eq!(enters(&mut state, "/model"), [Effect::Ask("model", String::new())]);
+    assert_eq!(enters(&mut state, "/theme dark"), [Effect::Ask("theme", "dark".to_owned())]);
+    // A prompt that was faster than the models wins.
+    let late = Answer { change: Some(Change::GoOn), ..Answer::default() };
+    assert_eq!(state.answer(late), []);
+    assert!(rows(&mut state).contains("nothing was changed"));
+}
+
+#[test]
+fn the_same_conversation_goes_on_with_what_was_said_and_spent() {
+    let mut state = State::new(facts("p/m"), 80, 24);
+    enters(&mut state, "/model p/n");
+    let ready = Answer { change: Some(Change::GoOn), ..Answer::default() };
+    assert_eq!(state.answer(ready), [Effect::Begin(SWITCH, String::new())]);
+    state.context = 500;
+    state.spent.usage.input_tokens = 7;
+    state.switch(facts("p/n"), "model: p/n", &["a notice".to_owned()]);
+    assert_eq!((state.context, state.spent.usage.input_tokens), (500, 7));
+    assert_eq!(state.window(), Some(1000));
+    assert!(!state.is_moving(), "nothing is waited for");
+    let said = rows(&mut state);
+    assert!(said.contains("model: p/n") && said.contains("! a notice"), "{said}");
+}
