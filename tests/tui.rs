@@ -245,7 +245,14 @@ impl Tty {
     /// Waits for the end without reading anything, and returns the exit code.
     #[track_caller]
     pub(crate) fn ends_unread(&mut self) -> Option<i32> {
-        crate::harness::wait_for("its end", || self.child.try_wait().unwrap()).code()
+        let end = Instant::now() + 2 * PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for the end and returns the exit code.
@@ -288,9 +295,10 @@ impl Tty {
         (!same).then(|| format!("{} instead of {}", flags(&now), flags(&self.before)))
     }
 
-    /// Whether the terminal is as the shell left it, in every setting and mode.
+    /// Whether nothing that kli sets is left, whatever an editor may have left besides.
     pub(crate) fn is_sane(&self) -> bool {
-        self.left().is_empty()
+        let modes = Modes::of(&self.bytes);
+        self.changed().is_none() && !modes.is_on(2004) && modes.is_on(25) && modes.keyboard == 0
     }
 
     /// Whether the terminal is in the interface's modes: keys come raw, pastes are bracketed, the

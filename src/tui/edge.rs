@@ -205,6 +205,7 @@ pub async fn run(
     Ok(End { code: code.unwrap_or(0), session: edge.state.session().map(str::to_owned) })
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that the loop sees to")]
 struct Edge {
     start: Instant,
     screen: Screen,

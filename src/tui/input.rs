@@ -143,7 +143,8 @@ impl Parser {
 
     fn take(&mut self, byte: u8, out: &mut Vec<Typed>) {
         match std::mem::replace(&mut self.state, State::Ground) {
-            State::Ground => self.ground(byte, false, out),
+            State::Late if byte == b'[' => self.state = State::Csi { text: Vec::new(), late: true },
+            State::Ground | State::Late => self.ground(byte, false, out),
             State::Utf8 { mut bytes, have, need, alt } => {
                 if byte & 0xc0 != 0x80 {
                     // Not what was announced: it is dropped, and the byte is looked at anew.
@@ -164,8 +165,6 @@ impl Parser {
                     out.push(Typed::Key(Key { alt, ..Key::plain(Code::Char(c)) }));
                 }
             }
-            State::Late if byte == b'[' => self.state = State::Csi { text: Vec::new(), late: true },
-            State::Late => self.ground(byte, false, out),
             State::Escape => match byte {
                 b'[' => self.state = State::Csi { text: Vec::new(), late: false },
                 b'O' => self.state = State::Ss3,
@@ -305,9 +304,9 @@ impl Parser {
 fn is_known(text: &[u8], end: u8) -> bool {
     let numbers = text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'));
     match (text, end) {
-        ([], b'A'..=b'D' | b'F' | b'H' | b'I' | b'O' | b'Z') => true,
-        ([b'<', ..], b'M' | b'm') => true,
-        ([b'?', ..], b'c' | b'n' | b'u' | b'y') => true,
+        ([], b'A'..=b'D' | b'F' | b'H' | b'I' | b'O' | b'Z')
+        | ([b'<', ..], b'M' | b'm')
+        | ([b'?', ..], b'c' | b'n' | b'u' | b'y') => true,
         ([_, ..], b'A'..=b'D' | b'F' | b'H' | b'M' | b'u' | b'~') => numbers,
         _ => false,
     }
