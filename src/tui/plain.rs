@@ -16,8 +16,7 @@ use crate::agent::{Event, Op};
 
 use super::{
     approval::{Asking, LINES, PAUSE},
-    block,
-    block::Kind,
+    block::{self, Kind},
     edge::{Answer, Conversation, End, Look, Root, is_silent, read, size},
     found::Found,
     guard::write,
