@@ -210,7 +210,8 @@ fn steady(text: &str) -> String {
             if number && ["s", "min", "hidden"].contains(&next.as_str()) {
                 words[at] = "N".to_owned();
             }
-            if words[at].contains("/.tmp") || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c))
+            if ["/.tmp", "/kli-jail-"].iter().any(|part| words[at].contains(part))
+                || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c))
             {
                 words[at] = "…".to_owned();
             }
