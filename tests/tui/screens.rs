@@ -18,6 +18,11 @@ const SIZE: (u16, u16) = (24, 92);
 
 /// kli in a jail, on the terminal of somebody who has just started it from a shell.
 fn jailed(world: &World, settings: &str) -> Tty {
+    jailed_as(world, settings, "kli")
+}
+
+/// The same, started by another line.
+fn jailed_as(world: &World, settings: &str, line: &str) -> Tty {
     let kli = world.root.join("kli");
     fs::copy(env!("CARGO_BIN_EXE_kli"), &kli).unwrap();
     world.file("home/.config/kli/settings.json", settings);
@@ -26,7 +31,7 @@ fn jailed(world: &World, settings: &str) -> Tty {
     tty.resize(SIZE.0, SIZE.1);
     tty.press("PS1='$ '; clear\r");
     tty.until("a clear screen", |screen| screen.trim() == "$");
-    tty.press("kli\r");
+    tty.press(&format!("{line}\r"));
     tty.sees("say what to do");
     tty.settles();
     tty
@@ -115,6 +120,26 @@ fn an_edit() {
 }
 
 #[test]
+fn an_approval() {
+    let call = json!({ "text": "The build directory can go.", "calls": [
+        { "name": "bash", "arguments": { "command": "rm -r build && git status --short" } } ]});
+    let world = recorded(&[call]);
+    let settings = format!(
+        r#"{{"profiles": {{"careful": {{"approve": "writes"}}}}, {}"#,
+        REPLAY.trim_start_matches('{')
+    );
+    let mut tty = jailed_as(&world, &settings, "kli --profile careful");
+    tty.press("clean up\r");
+    tty.until("a question", |screen| screen.contains("y yes") && !screen.contains("a moment:"));
+    tty.settles();
+    picture(
+        &mut tty,
+        "approval",
+        "A call waits for an answer: the exact command, and the keys that answer",
+    );
+}
+
+#[test]
 fn completion() {
     let world = recorded(&[json!({ "text": "x" })]);
     let mut tty = jailed(&world, REPLAY);
@@ -185,7 +210,8 @@ fn steady(text: &str) -> String {
             if number && ["s", "min", "hidden"].contains(&next.as_str()) {
                 words[at] = "N".to_owned();
             }
-            if words[at].contains("/.tmp") || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c))
+            if ["/.tmp", "/kli-jail-"].iter().any(|part| words[at].contains(part))
+                || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c))
             {
                 words[at] = "…".to_owned();
             }
