@@ -564,10 +564,10 @@ fn sub_agents_ask_with_their_name_and_are_told() {
         _ => says(question, Answer::Once),
     });
     assert_eq!(came.questions.len(), 3, "{:?}", came.questions);
-    let task = &came.questions[0];
-    assert_eq!(shown(task, "prompt"), "make it\nnow");
-    assert!(shown(task, "it may").contains("process/exec"), "{:?}", task.shows);
-    assert_eq!(task.always, None);
+    let first = &came.questions[0];
+    assert_eq!(shown(first, "prompt"), "make it\nnow");
+    assert!(shown(first, "it may").contains("process/exec"), "{:?}", first.shows);
+    assert_eq!(first.always, None);
     assert!(came.questions[1].by[0].starts_with("sub-agent: make it"), "{:?}", came.questions[1]);
     assert!(talk.at("made").exists() && !talk.at("not").exists());
 }
