@@ -358,7 +358,7 @@ impl Call {
                 self.timeout.as_secs()
             )),
             (_, Some(Stop::Memory)) if let Some(why) = lost => {
-                line(&format!("error: the session held more than {} MiB: {why}", MEMORY >> 20))
+                line(&format!("error: the session held more than {} MiB: {why}", MEMORY >> 20));
             }
             (_, Some(Stop::Time)) => line(&format!(
                 "error: the form took longer than {} s and was stopped; give a `timeout`, or do less",
