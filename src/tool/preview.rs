@@ -50,18 +50,32 @@ pub struct Hunk {
 
 /// The file that a person was shown a change of; nothing when nobody was asked.
 #[derive(Debug, Default)]
-pub(super) struct Shown(Mutex<Option<Option<Stamp>>>);
+pub(super) struct Shown(Mutex<Was>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Was {
+    #[default]
+    Unseen,
+    Absent,
+    There(Stamp),
+}
+
+impl From<Option<Stamp>> for Was {
+    fn from(stamp: Option<Stamp>) -> Self {
+        stamp.map_or(Self::Absent, Self::There)
+    }
+}
 
 impl Shown {
     /// Notes how the file was; `None` = there was none.
     pub(super) fn set(&self, stamp: Option<Stamp>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stamp);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stamp.into();
     }
 
     /// Returns the refusal when the file is not the one that was shown.
     pub(super) fn differs(&self, now: Option<Stamp>, name: &str) -> Option<Outcome> {
         let shown = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.is_some_and(|shown| shown != now).then(|| {
+        (shown != Was::Unseen && shown != now.into()).then(|| {
             Outcome::error(format!(
                 "`{name}` was changed by something else after the person was shown what this would do; \
                  nothing was changed: look at it and ask again"

@@ -95,7 +95,7 @@ pub async fn run_plain(
                 let Ok(bytes) = bytes else { break None };
                 waiting.extend_from_slice(&bytes);
                 let mut effects = Vec::new();
-                let lines = waiting.iter().filter(|byte| **byte == b'\n').count();
+                let lines = waiting.split(|byte| *byte == b'\n').count() - 1;
                 while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
                     let line: Vec<u8> = waiting.drain(..=end).collect();
                     plain.asking = false;

@@ -192,7 +192,8 @@ fn what_was_changed_runs_in_its_place() {
 
 #[test]
 fn an_edit_shows_its_diff_whole() {
-    let new: String = (1..=60).map(|n| format!("line {n}\n")).collect();
+    let lines: Vec<String> = (1..=60).map(|n| format!("line {n}")).collect();
+    let new = lines.join("\n") + "\n";
     let env =
         env(&[call("edit", &json!({ "path": "f", "edits": [{ "old": "two\n", "new": new }] }))]);
     fs::write(env.work().join("f"), "one\ntwo\nthree\n").unwrap();
