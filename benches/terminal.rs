@@ -9,7 +9,9 @@
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::indexing_slicing,
-    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
     reason = "a benchmark starts programs and prints figures"
 )]
 
@@ -100,7 +102,7 @@ impl Tty {
 
     /// Reads on until a text was written after a place.
     fn until(&mut self, text: &str, from: usize) {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         let mut at = from;
         while !self.bytes[at..].windows(text.len()).any(|part| part == text.as_bytes()) {
             assert!(Instant::now() < end, "`{text}` is not written");
@@ -211,7 +213,7 @@ fn model(pace: Pace, stop: &Arc<AtomicBool>) -> String {
 /// A delta; every 60th ends a paragraph.
 fn delta(number: u32, bytes: usize) -> String {
     let mut text: String = "word of a model ".chars().cycle().take(bytes).collect();
-    if number % 60 == 0 {
+    if number.is_multiple_of(60) {
         text.push_str("\\n\\n");
     }
     format!(

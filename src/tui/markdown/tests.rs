@@ -164,10 +164,8 @@ fn containers_of_any_depth_cost_little() {
 
 #[test]
 fn a_table_longer_than_a_block_stays_one() {
-    let mut text = "| name | count |\n|---|---:|\n".to_owned();
-    for number in 0..2000 {
-        text.push_str(&format!("| row {number} | {number} |\n"));
-    }
+    let rows: String = (0..2000).map(|number| format!("| row {number} | {number} |\n")).collect();
+    let text = format!("| name | count |\n|---|---:|\n{rows}");
     let mut stream = Stream::default();
     let mut rows = Vec::new();
     for piece in text.as_bytes().chunks(1000) {

@@ -118,7 +118,7 @@ fn apply(it: &mut State, step: Step, now: &mut u64) {
         }
         Step::Print(text) => drop(it.event(Event::ToolOutput { id: "1".into(), text })),
         Step::Result(text, failed) => {
-            drop(it.event(finished(text, failed, serde_json::Value::Null)))
+            drop(it.event(finished(text, failed, serde_json::Value::Null)));
         }
         Step::Edit(old, new) => {
             let hunk =
