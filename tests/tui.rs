@@ -308,7 +308,7 @@ impl Tty {
         self.changed().is_some() && modes.is_on(2004) && !modes.is_on(25) && modes.keyboard == 1
     }
 
-    /// The most memory that the process ever had, in bytes (`VmHWM`, proc_pid_status(5)).
+    /// The most memory that the process ever had, in bytes (`VmHWM`, `proc_pid_status(5)`).
     pub(crate) fn peak(&self) -> u64 {
         let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
         let status = std::fs::read_to_string(status).unwrap();

@@ -21,7 +21,10 @@ const LONG: usize = 30_000;
 
 /// An answer of many rows, each of which can be told from the others.
 fn long_answer(rows: usize) -> String {
-    (1..=rows).map(|number| format!("- row number {number} of a long answer\n")).collect()
+    (1..=rows)
+        .map(|number| format!("- row number {number} of a long answer\n"))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// kli with a model of its own.

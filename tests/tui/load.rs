@@ -59,8 +59,10 @@ fn output_without_end_keeps_memory_flat_and_can_be_interrupted() {
 
 #[test]
 fn keys_are_seen_while_a_megabyte_a_second_streams() {
-    let body: String =
-        (0..20_000).map(|n| format!("paragraph {n} with some words in it\n\n")).collect();
+    let body: String = (0..20_000)
+        .map(|n| format!("paragraph {n} with some words in it\n\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let answer = Answer::new(message([text(&body)])).every_event().pause(Duration::from_micros(7));
     let fake = FakeModel::start(vec![answer]);
     let env = Env::new().at(&fake.base_url()).var("ANTHROPIC_API_KEY", "sk-test-0123456789");

@@ -23,15 +23,15 @@ fn looks(bytes: &[u8]) -> Vec<u16> {
 }
 
 /// A run that shows everything: Markdown, code, an edit, a failure, a notice, the footer.
-fn everything(env: Env) -> Tty {
+fn everything(env: &Env) -> Tty {
     fs::write(env.work().join("a.txt"), "one\ntwo\n").unwrap();
     let said = "# Title\n\n> quote with `code` and **weight** and [a link](http://e/x)\n\n```rust\n// why\nfn a() -> u32 { 1 }\nlet s = \"x\";\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n";
     let calls = json!({ "thinking": "hm", "text": said, "calls": [
         { "name": "bash", "arguments": { "command": "echo out; exit 3" } },
         { "name": "edit", "arguments": { "path": "a.txt", "edits": [{ "old": "two", "new": "2" }] } },
     ]});
-    replay(&env, &format!("{calls}\n{}", json!({ "text": "done" })));
-    let mut tty = Tty::sized(&env, &[], 50, 90);
+    replay(env, &format!("{calls}\n{}", json!({ "text": "done" })));
+    let mut tty = Tty::sized(env, &[], 50, 90);
     tty.sees("say what to do");
     tty.press("go\r");
     tty.sees("done");
@@ -46,7 +46,7 @@ fn everything(env: Env) -> Tty {
 
 #[test]
 fn colours_are_the_palettes_and_seen_on_any_ground() {
-    let tty = everything(Env::new());
+    let tty = everything(&Env::new());
     let found = looks(&tty.bytes);
     for color in [31, 32, 33, 34, 36] {
         assert!(found.contains(&color), "control: {color} is used: {found:?}");
@@ -59,7 +59,7 @@ fn colours_are_the_palettes_and_seen_on_any_ground() {
 
 #[test]
 fn without_colours_nothing_is_missing() {
-    let mut plain = everything(Env::new().var("NO_COLOR", "1"));
+    let mut plain = everything(&Env::new().var("NO_COLOR", "1"));
     let found = looks(&plain.bytes);
     assert!(found.iter().all(|look| [0, 1, 2, 3, 4, 7, 9].contains(look)), "{found:?}");
     let said = |tty: &mut Tty| {
@@ -67,5 +67,5 @@ fn without_colours_nothing_is_missing() {
         let start = rows.iter().position(|row| row == "› go").unwrap();
         rows[start..].iter().filter(|row| !row.contains("kli: go on")).cloned().collect::<Vec<_>>()
     };
-    assert_eq!(said(&mut plain), said(&mut everything(Env::new())));
+    assert_eq!(said(&mut plain), said(&mut everything(&Env::new())));
 }

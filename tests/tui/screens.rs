@@ -49,7 +49,7 @@ const REPLAY: &str =
     r#"{"model": "replay/demo", "providers": {"replay": {"file": "~/recording.jsonl"}}}"#;
 
 fn recording(answers: &[serde_json::Value]) -> String {
-    answers.iter().map(|answer| format!("{answer}\n")).collect()
+    answers.iter().map(|answer| format!("{answer}\n")).collect::<Vec<_>>().concat()
 }
 
 #[test]
@@ -208,12 +208,12 @@ fn steady(text: &str) -> String {
             let next = words.get(at + 1).cloned().unwrap_or_default();
             let number = !words[at].is_empty() && words[at].bytes().all(|b| b.is_ascii_digit());
             if number && ["s", "min", "hidden"].contains(&next.as_str()) {
-                words[at] = "N".to_owned();
+                "N".clone_into(&mut words[at]);
             }
             if ["/.tmp", "/kli-jail-"].iter().any(|part| words[at].contains(part))
                 || words[at].chars().any(|c| ('⠀'..='⣿').contains(&c))
             {
-                words[at] = "…".to_owned();
+                "…".clone_into(&mut words[at]);
             }
         }
         let mut row = words.join(" ");

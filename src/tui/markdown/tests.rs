@@ -164,7 +164,10 @@ fn containers_of_any_depth_cost_little() {
 
 #[test]
 fn a_table_longer_than_a_block_stays_one() {
-    let rows: String = (0..2000).map(|number| format!("| row {number} | {number} |\n")).collect();
+    let rows: String = (0..2000)
+        .map(|number| format!("| row {number} | {number} |\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let text = format!("| name | count |\n|---|---:|\n{rows}");
     let mut stream = Stream::default();
     let mut rows = Vec::new();
