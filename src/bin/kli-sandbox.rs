@@ -76,28 +76,46 @@ mod allocator {
 mod unwinder {
     #![expect(unsafe_code, reason = "the names are the unwinder's")]
 
-    use std::ffi::c_int;
+    use std::ffi::{c_int, c_void};
 
     /// `_URC_END_OF_STACK`.
     const END_OF_STACK: c_int = 5;
 
+    type Step = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+
+    // As its callers declare it: a program whose parts are optimised together must not call a function
+    // by another type than it has.
     #[unsafe(no_mangle)]
-    extern "C" fn _Unwind_Backtrace() -> c_int {
+    extern "C" fn _Unwind_Backtrace(_step: Step, _argument: *mut c_void) -> c_int {
         END_OF_STACK
     }
 
     macro_rules! never {
-        ($($name:ident)*) => {$(
+        ($($name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {$(
             #[unsafe(no_mangle)]
-            extern "C" fn $name() -> ! {
+            extern "C" fn $name($(_: $argument),*) $(-> $result)? {
                 std::process::abort()
             }
         )*};
     }
 
     never! {
-        _Unwind_DeleteException _Unwind_FindEnclosingFunction _Unwind_GetCFA _Unwind_GetDataRelBase
-        _Unwind_GetIP _Unwind_GetIPInfo _Unwind_GetLanguageSpecificData _Unwind_GetRegionStart
-        _Unwind_GetTextRelBase _Unwind_RaiseException _Unwind_Resume _Unwind_SetGR _Unwind_SetIP
+        _Unwind_DeleteException(*mut c_void);
+        _Unwind_FindEnclosingFunction(*mut c_void) -> *mut c_void;
+        _Unwind_GetCFA(*mut c_void) -> *const u8;
+        _Unwind_GetDataRelBase(*mut c_void) -> *const u8;
+        _Unwind_GetIP(*mut c_void) -> *const u8;
+        _Unwind_GetIPInfo(*mut c_void, *mut c_int) -> *const u8;
+        _Unwind_GetLanguageSpecificData(*mut c_void) -> *mut c_void;
+        _Unwind_GetRegionStart(*mut c_void) -> *const u8;
+        _Unwind_GetTextRelBase(*mut c_void) -> *const u8;
+        _Unwind_RaiseException(*mut c_void) -> c_int;
+        _Unwind_SetGR(*mut c_void, c_int, *const u8);
+        _Unwind_SetIP(*mut c_void, *const u8);
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn _Unwind_Resume(_exception: *mut c_void) -> ! {
+        std::process::abort()
     }
 }

@@ -4,23 +4,37 @@
 
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use super::{FAILED, plan, sys, terminal};
+use super::{FAILED, plan, processes, sys, terminal};
 
-/// The process whose end is the end of everything inside; zero while there is none.
-static MONITOR: AtomicI32 = AtomicI32::new(0);
+/// Whose end is the end of everything inside, as kill(2) names it; zero while there is nothing inside.
+static INSIDE: AtomicI32 = AtomicI32::new(0);
+
+/// Whether what the monitor leaves behind becomes a child of this process (`nestedUserns`).
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+/// Everything but this process, which is process 1 of the jail.
+const ALL: i32 = -1;
 
 /// Puts this in the place of the standard library's answer to a panic. Call it before anything else.
 pub(super) fn prepare() {
     std::panic::set_hook(Box::new(end));
 }
 
-/// Notes the process that has to be ended first; zero when it has been reaped.
-pub(super) fn is_monitor(pid: i32) {
-    MONITOR.store(pid, Ordering::Relaxed);
+/// Notes the process that has to be ended first; zero when it has been reaped. `adopts` says that its
+/// children become this process's then.
+pub(super) fn is_monitor(pid: i32, adopts: bool) {
+    INSIDE.store(pid, Ordering::Relaxed);
+    ADOPTS.store(adopts, Ordering::Relaxed);
+}
+
+/// Notes that this is process 1 of the jail. It ends everything else before it says anything: whoever reads
+/// its words may be slow.
+pub(super) fn is_last_stage() {
+    INSIDE.store(ALL, Ordering::Relaxed);
 }
 
 #[expect(
@@ -29,11 +43,16 @@ pub(super) fn is_monitor(pid: i32) {
     reason = "nothing can go on after a fault of its own"
 )]
 fn end(fault: &PanicHookInfo<'_>) {
-    let monitor = MONITOR.swap(0, Ordering::Relaxed);
-    if let Some(pid) = Pid::from_raw(monitor) {
-        sys::kill(monitor, libc::SIGKILL);
+    let inside = INSIDE.swap(0, Ordering::Relaxed);
+    if inside != 0 {
+        sys::kill(inside, libc::SIGKILL);
+    }
+    if let Some(monitor) = Some(inside).filter(|pid| *pid > 0).and_then(Pid::from_raw) {
         // What is inside must not touch the terminal any more.
-        let _ended = waitpid(Some(pid), WaitOptions::empty());
+        let _ended = waitpid(Some(monitor), WaitOptions::empty());
+        if ADOPTS.load(Ordering::Relaxed) {
+            processes::end_children();
+        }
     }
     terminal::put_back_after_fault();
     let words = fault.payload_as_str().unwrap_or("unknown");

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::Resources;
 use super::processes::Frozen;
-use super::{handover, sys};
+use super::{fault, handover, sys};
 
 /// What the launcher tells the last stage, as JSON in its first word. The inside can read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -166,6 +166,7 @@ fn start(words: Vec<OsString>) -> io::Result<u8> {
     let words: Vec<OsString> = words.collect();
     let input = io::stdin();
     let handed = (shared && foreground).then(|| input.as_fd());
+    fault::is_last_stage();
     let started = sys::terminal::spawn(&words, &environment, keys.as_ref(), handed);
     // The program has its own: nobody finds them here.
     drop((environment, keys));

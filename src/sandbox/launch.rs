@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, MemfdFlags, OFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::facts::{self, FactsError};
 use super::inner::Orders;
@@ -322,9 +323,14 @@ pub(super) fn run(
     })?;
     drop((words_theirs, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
-    fault::is_monitor(monitor);
+    fault::is_monitor(monitor, !own_processes);
     let outcome = supervise(monitor, &pipes, &mut companions, &mut terminal);
-    fault::is_monitor(0);
+    if outcome.is_err() {
+        // What is put back and cleared up below must be out of the inside's reach.
+        sys::kill(monitor, libc::SIGKILL);
+        let _ended = Pid::from_raw(monitor).map(|pid| waitpid(Some(pid), WaitOptions::empty()));
+    }
+    fault::is_monitor(0, false);
     if !own_processes {
         processes::end_children();
     }

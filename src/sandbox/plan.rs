@@ -459,11 +459,11 @@ fn covering<'a>(masks: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     masks.iter().find(|mask| lies_in(path, &mask.destination))
 }
 
-/// Whether `path` is `directory` or below it; `directory` has no slash at its end. Compared as text first:
-/// part by part is slow for thousands of paths.
+/// Whether `path` is `directory` or below it. Compared as text first: part by part is slow for thousands
+/// of paths.
 fn lies_in(path: &Path, directory: &Path) -> bool {
     let (text, around) = (path.as_os_str().as_bytes(), directory.as_os_str().as_bytes());
-    text.get(around.len()).is_none_or(|byte| *byte == b'/')
+    (around.ends_with(b"/") || text.get(around.len()).is_none_or(|byte| *byte == b'/'))
         && text.starts_with(around)
         && path.starts_with(directory)
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the system's accounts are looked up here")]
 
 use std::ffi::OsString;
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,8 +28,14 @@ fn asked_home(uid: u32) -> Option<PathBuf> {
     GETENT.iter().find_map(|program| {
         let mut command = Command::new(program);
         command.args(["passwd", &uid.to_string()]).env_clear();
-        command.stdin(Stdio::null()).stderr(Stdio::null());
-        home_in(&command.output().ok()?.stdout, uid)
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut asked = command.spawn().ok()?;
+        let mut told = Vec::new();
+        let heard = asked.stdout.take()?.read_to_end(&mut told);
+        // Where the caller ignores SIGCHLD the kernel tells no end; what was said counts.
+        let _ended = asked.wait();
+        heard.ok()?;
+        home_in(&told, uid)
     })
 }
 
@@ -63,5 +70,30 @@ mod tests {
         assert_eq!(asked_home(0), account_home(0));
         assert!(account_home(0).is_some());
         assert_eq!(asked_home(4_000_000_017), None);
+    }
+
+    /// Not a test of its own: started by the next one.
+    #[test]
+    fn a_process_that_ignores_the_end_of_its_children() {
+        if std::env::var_os(IGNORES).is_some() {
+            assert_eq!(asked_home(0), account_home(0));
+        }
+    }
+
+    const IGNORES: &str = "KLI_TEST_IGNORES_CHILDREN";
+
+    #[test]
+    fn a_caller_that_ignores_the_end_of_its_children_hides_no_home() {
+        let own = std::env::current_exe().unwrap();
+        let name = "sandbox::facts::account::tests::a_process_that_ignores_the_end_of_its_children";
+        let status = Command::new("sh")
+            .args(["-c", "trap '' CHLD; exec \"$@\"", "sh"])
+            .arg(own)
+            .args(["--exact", name])
+            .env(IGNORES, "1")
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success());
     }
 }

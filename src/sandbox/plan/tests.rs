@@ -94,6 +94,18 @@ fn plan(facts: &Facts) -> Plan {
 
 proptest! {
     #[test]
+    fn what_lies_in_a_directory_lies_there_part_by_part(
+        path in "(/(a|b|ab|a\\.|\\.)?){1,4}",
+        directory in "(/(a|b|ab)?){1,2}"
+    ) {
+        let (path, directory) = (Path::new(&path), Path::new(&directory));
+        // Spelled as it is asked for, by its parts.
+        let path: PathBuf = path.components().collect();
+        let directory: PathBuf = directory.components().collect();
+        prop_assert_eq!(lies_in(&path, &directory), path.starts_with(&directory));
+    }
+
+    #[test]
     fn every_word_is_a_literal(name in "[^/\0]{1,20}") {
         prop_assume!(name != "." && name != "..");
         let mut facts = facts();
