@@ -288,12 +288,16 @@ impl Checkpoints {
     /// The host's refusal (no space, a read-only file system); then nothing more is kept than before.
     pub fn keep(&mut self, wanted: Wanted) -> Result<u64, HostError> {
         let Wanted { group, undoes, prompt, at, path, before, after, made } = wanted;
+        let kept = match &before {
+            Former::File(content, _) => content.len() as u64,
+            Former::Absent | Former::Uncovered(_) => 0,
+        };
+        self.make_room(kept)?;
         let before = match before {
             Former::Absent => State::Absent,
             Former::Uncovered(why) => State::Uncovered { why },
             Former::File(content, mode) => {
                 let (digest, size) = (Digest::of(&content), content.len() as u64);
-                self.make_room(size)?;
                 if !self.written.contains_key(&digest) {
                     self.directory.put(&self.grant, &digest.name(), &content)?;
                     self.written.insert(digest, size);
@@ -345,12 +349,12 @@ impl Checkpoints {
         self.say(Line::Undone { numbers, left, by })
     }
 
-    /// Writes down that an undoing was undone.
+    /// Writes down that an undoing was undone, and which changes stay undone.
     ///
     /// # Errors
     /// The host's refusal.
-    pub fn redone(&mut self, by: u64) -> Result<(), HostError> {
-        self.say(Line::Redone { by })
+    pub fn redone(&mut self, by: u64, left: Vec<u64>) -> Result<(), HostError> {
+        self.say(Line::Redone { by, left })
     }
 
     /// Writes down that the conversation went back and these changes stand.

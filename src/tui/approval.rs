@@ -1,8 +1,8 @@
 //! The question about a call: what is shown of it, which keys answer it, and which do not. Pure.
 //!
 //! Only a key that was pressed at the question answers it: it must have been on the screen, then
-//! nothing may have been pressed for [`PAUSE`] and nothing may wait to be read; and the key must come
-//! alone. What was typed before goes where it was meant to go. A paste never answers.
+//! nothing may have been pressed for [`PAUSE`], or [`THOUGHT`] by somebody who is writing, and nothing
+//! may wait to be read; and the key must come alone. What was typed before goes where it was meant to go. A paste never answers.
 
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use super::{
 /// How long nothing must have been pressed at the question before a key answers it.
 pub const PAUSE: Duration = Duration::from_millis(300);
 
+/// The same for somebody who is writing something else: within a sentence there are pauses as well.
+pub const THOUGHT: Duration = Duration::from_secs(1);
+
 /// The longest paste that is taken into a text that is edited, in bytes.
 const PASTE: usize = 64 * 1024;
 
@@ -34,6 +37,8 @@ pub struct Asking {
     framed: bool,
     /// Since when it is on the screen and nothing was pressed.
     since: Option<Duration>,
+    /// Something else is being written.
+    writes: bool,
     armed: bool,
     /// The first row that is seen.
     top: usize,
@@ -74,9 +79,10 @@ pub enum Took {
 }
 
 impl Asking {
-    /// Returns a question that nobody has seen yet.
-    pub fn new(question: Question) -> Self {
-        Self { question, framed: false, since: None, armed: false, top: 0, mode: Mode::Choose }
+    /// Returns a question that nobody has seen yet. `writes`: something else is being written.
+    pub fn new(question: Question, writes: bool) -> Self {
+        let (framed, since, armed, top, mode) = (false, None, false, 0, Mode::Choose);
+        Self { question, framed, since, writes, armed, top, mode }
     }
 
     /// Returns the question.
@@ -98,7 +104,8 @@ impl Asking {
 
     /// Nothing waits to be read: from the pause on, keys answer.
     pub fn quiet(&mut self, now: Duration) {
-        self.armed |= self.since.is_some_and(|since| now.saturating_sub(since) >= PAUSE);
+        let pause = if self.writes { THOUGHT } else { PAUSE };
+        self.armed |= self.since.is_some_and(|since| now.saturating_sub(since) >= pause);
     }
 
     /// Says whether keys answer.
@@ -111,6 +118,7 @@ impl Asking {
         if !self.armed {
             // Somebody is typing, and does not mean this.
             self.since = self.since.map(|_| now);
+            self.writes = true;
             return Took::Nothing;
         }
         if key.ctrl && matches!(key.code, Code::Char('c' | 'z' | 'l')) {

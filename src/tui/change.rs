@@ -23,6 +23,10 @@ pub enum Change {
     GoOn,
 }
 
+/// Why a prompt is not sent while the conversation is about to go on with something else.
+pub(super) const NOT_YET: &str = "the change that you asked for is still being made ready; the prompt was not sent, so send it when \
+     that is done";
+
 /// Says why a conversation that is worked on is not changed.
 pub(super) fn busy(name: &str) -> String {
     format!("`/{name}` changes the conversation that goes on; interrupt what runs first (Esc Esc)")
@@ -32,6 +36,11 @@ impl State {
     /// Takes the keys that hold from now on.
     pub fn use_keys(&mut self, keys: Keymap) {
         self.keys = keys;
+    }
+
+    /// Says whether a change of the conversation that goes on was asked for and is not answered.
+    pub(super) fn is_switching(&self) -> bool {
+        self.switching && self.asked > 0
     }
 
     /// Takes the answer of a command, with what it changes here.

@@ -177,6 +177,8 @@ pub struct State {
     interrupt: Option<Duration>,
     /// Commands that were asked and not answered.
     pub(super) asked: usize,
+    /// One of them changes the conversation that goes on.
+    pub(super) switching: bool,
     /// What is being chosen from; it has the keys.
     pub(super) picker: Option<Picker>,
     pub(super) completion: Completion,
@@ -213,6 +215,7 @@ impl State {
             escape: None,
             interrupt: None,
             asked: 0,
+            switching: false,
             picker: None,
             completion: Completion::default(),
             name: None,
@@ -472,6 +475,11 @@ impl State {
             }
             None => {}
         }
+        if self.is_switching() {
+            // It must not run under what the person has just left.
+            self.say(Kind::Error, super::change::NOT_YET);
+            return Vec::new();
+        }
         let text = self.composer.take();
         self.remember(&text);
         if self.work.is_none() {
@@ -521,6 +529,8 @@ impl State {
                 self.say(Kind::Error, &super::change::busy(found.name));
             }
             By::Root | By::Switch => {
+                self.switching =
+                    self.is_switching() || (found.by == By::Switch && !rest.is_empty());
                 self.asked += 1;
                 return vec![Effect::Ask(found.name, rest)];
             }

@@ -148,6 +148,8 @@ fn always_is_for_that_and_for_this_session_alone() {
         bash("echo x >> log; touch other"),
         json!({ "text": "first done" }),
         bash("echo x >> log"),
+        json!({ "text": "second done" }),
+        bash("echo x >> log"),
     ]);
     let log = env.work().join("log");
     let mut tty = begin(&env);
@@ -169,9 +171,17 @@ fn always_is_for_that_and_for_this_session_alone() {
     tty.press("again\r");
     armed(&mut tty);
     assert_eq!(fs::read_to_string(&log).unwrap(), "x\nx\n");
+    tty.press("a");
+    tty.sees("second done");
+    // And with a change of the profile, which may ask for more.
+    tty.press("/profile careful\r");
+    tty.sees("profile: careful, for this conversation");
+    tty.press("once more\r");
+    armed(&mut tty);
+    assert_eq!(fs::read_to_string(&log).unwrap(), "x\nx\nx\n");
     tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
-    assert_eq!(fs::read_to_string(&log).unwrap(), "x\nx\n");
+    assert_eq!(fs::read_to_string(&log).unwrap(), "x\nx\nx\n");
 }
 
 #[test]

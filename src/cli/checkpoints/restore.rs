@@ -2,7 +2,11 @@
 //! the same bound path as a `write`, in this session's workspace, and what somebody else changed since is
 //! left alone.
 
-use std::{fmt::Write as _, sync::atomic::AtomicBool};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use crate::{
     authority::{Approval, Atom, Request, Subject},
@@ -10,7 +14,7 @@ use crate::{
     host::files::{self, Expected, Keep, Manner},
     session::{
         Prompt,
-        checkpoint::{Inside, State, Step},
+        checkpoint::{Digest, Inside, MOST_BYTES, State, Step},
     },
 };
 
@@ -77,12 +81,43 @@ pub(crate) struct Report {
     pub(crate) is_done: bool,
 }
 
+/// The contents that are to be put back. All are read before anything is put back: what that keeps in
+/// its turn may drop the oldest ones from a store that is full.
+#[derive(Default)]
+struct Contents {
+    read: HashMap<Digest, Arc<Vec<u8>>>,
+    bytes: u64,
+}
+
+impl Contents {
+    /// Returns a content, or why it is not to be had, as the end of a sentence.
+    fn get(&mut self, kept: &Checkpointing, digest: Digest) -> Result<Arc<Vec<u8>>, String> {
+        if let Some(content) = self.read.get(&digest) {
+            return Ok(Arc::clone(content));
+        }
+        let content = kept
+            .there(|store| store.content(digest))
+            .map_err(|error| format!("cannot be put back: {error}"))?
+            .ok_or("cannot be put back: its checkpoint is not what was kept")?;
+        self.bytes = self.bytes.saturating_add(content.len() as u64);
+        // A session of kli's own keeps no more.
+        if self.bytes > MOST_BYTES {
+            return Err(format!(
+                "cannot be put back with so much else: more than {MOST_BYTES} bytes"
+            ));
+        }
+        let content = Arc::new(content);
+        self.read.insert(digest, Arc::clone(&content));
+        Ok(content)
+    }
+}
+
 /// What would become of one file.
 enum Verdict {
     /// It reads so already.
     Already,
     /// It gets this content and these permission bits.
-    Put(Vec<u8>, u32, Expected),
+    Put(Arc<Vec<u8>>, u32, Expected),
     /// It is removed.
     Remove(files::Stamp),
     /// It is left alone, for a reason that goes on from its name.
@@ -152,8 +187,7 @@ impl Checkpointing {
             self.begin_undo(by);
         }
         let (mut text, mut numbers, mut left) = (String::new(), Vec::new(), Vec::new());
-        for step in &steps {
-            let verdict = self.judge(step, words.force);
+        for (step, verdict) in self.judge_all(&steps, words.force) {
             let (line, is_done) =
                 if asks { (would(step, &verdict), true) } else { self.act(subject, step, verdict) };
             if is_done { &mut numbers } else { &mut left }.extend(&step.numbers);
@@ -210,27 +244,47 @@ impl Checkpointing {
             );
         };
         let asks = !own && !words.yes;
-        let mut text = if asks {
-            "these checkpoints were kept by an earlier run, and whatever ran in its jail could have \
-             written them; `/redo yes` would do this:\n"
-        } else {
-            "took the last undoing back:\n"
+        let keep = words.force.then_some(self as &dyn Keep);
+        if !asks {
+            // What a forced one replaces is kept as one change of its own.
+            self.end_undo();
         }
-        .to_owned();
-        for step in &steps {
-            let verdict = self.judge(step, words.force);
+        let (mut lines, mut left, mut is_done) = (String::new(), Vec::new(), false);
+        for (step, verdict) in self.judge_all(&steps, words.force) {
             let line = if asks {
                 would(step, &verdict)
             } else {
-                self.act_on(subject, step, verdict, None).0
+                let (line, done) = self.act_on(subject, step, verdict, keep);
+                is_done |= done;
+                if !done {
+                    left.push(&step.path);
+                }
+                line
             };
-            let _infallible = writeln!(text, "  {line}");
+            let _infallible = writeln!(lines, "  {line}");
         }
-        if !asks {
-            self.there(|store| store.redone(by)).map_err(|error| format!("{text}{error}"))?;
+        if asks {
+            let text = format!(
+                "these checkpoints were kept by an earlier run, and whatever ran in its jail could \
+                 have written them; `/redo yes` would do this:\n{lines}"
+            );
+            return Ok(Report { text, asks, is_done: false });
+        }
+        self.end_undo();
+        let head = if is_done { "took the last undoing back" } else { "nothing was taken back" };
+        let mut text = format!("{head}:\n{lines}");
+        if !left.is_empty() {
+            text.push_str("what was left alone can be taken back all the same: `/redo force`\n");
+        }
+        if is_done {
+            self.there(|store| {
+                let left = store.book().undone_by(by, &left);
+                store.redone(by, left)
+            })
+            .map_err(|error| format!("{text}{error}"))?;
             text.push_str("the model is told with the next prompt\n");
         }
-        Ok(Report { text, asks, is_done: !asks })
+        Ok(Report { text, asks, is_done })
     }
 
     /// Returns how many files were changed when the session had more than so many messages.
@@ -242,8 +296,14 @@ impl Checkpointing {
         .unwrap_or_default()
     }
 
+    /// Says what would become of each file.
+    fn judge_all<'a>(&self, steps: &'a [Step], force: bool) -> Vec<(&'a Step, Verdict)> {
+        let mut contents = Contents::default();
+        steps.iter().map(|step| (step, self.judge(step, force, &mut contents))).collect()
+    }
+
     /// Looks at what stands in a file's place, and says what would become of it.
-    fn judge(&self, step: &Step, force: bool) -> Verdict {
+    fn judge(&self, step: &Step, force: bool, contents: &mut Contents) -> Verdict {
         let now = Now::look(self.workspace(), &step.path);
         if now.is(&step.target) {
             return Verdict::Already;
@@ -262,15 +322,10 @@ impl Checkpointing {
             _ => Expected::Absent,
         };
         match (&step.target, now) {
-            (State::File { digest, mode, .. }, _) => {
-                match self.there(|store| store.content(*digest)) {
-                    Ok(Some(content)) => Verdict::Put(content, *mode, expected),
-                    Ok(None) => Verdict::Leave(
-                        "cannot be put back: its checkpoint is not what was kept".to_owned(),
-                    ),
-                    Err(error) => Verdict::Leave(format!("cannot be put back: {error}")),
-                }
-            }
+            (State::File { digest, mode, .. }, _) => match contents.get(self, *digest) {
+                Ok(content) => Verdict::Put(content, *mode, expected),
+                Err(why) => Verdict::Leave(why),
+            },
             (_, Now::File { stamp, .. }) => Verdict::Remove(stamp),
             _ => Verdict::Already,
         }

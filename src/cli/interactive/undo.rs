@@ -169,8 +169,13 @@ impl House<'_> {
             notices.push(report.text.trim_end().to_owned());
         }
         let workspace = &self.setup.workspace;
-        let forked =
-            store.fork_before(workspace, &found, &prompt).map_err(|error| error.to_string())?;
+        // What was put back by then is told all the same.
+        let done = notices.clone();
+        let after =
+            |error: String| done.iter().cloned().chain([error]).collect::<Vec<_>>().join("\n");
+        let forked = store
+            .fork_before(workspace, &found, &prompt)
+            .map_err(|error| after(error.to_string()))?;
         if let (Some(paths), Some(_)) = (&self.setup.paths, &self.checkpoints) {
             let inherited = Checkpoints::inherit(
                 paths.state(),
@@ -189,7 +194,7 @@ impl House<'_> {
         let resume = Some(forked.id);
         let mut talk = self
             .converse(&RunArguments { resume, ..fresh })
-            .map_err(|error| error.lines().join("\n"))?;
+            .map_err(|error| after(error.lines().join("\n")))?;
         notices.push(format!(
             "went back to before `{}`; the whole conversation is kept as session `{}`",
             cut(&prompt.text, SHOWN),

@@ -210,7 +210,7 @@ impl Place<'_> {
     ) -> Result<Replaced, HostError> {
         let expected = manner.expected;
         let beside = temporary_name();
-        let mut file = match self.create_beside(&beside, old.is_some()) {
+        let mut file = match self.create_beside(&beside, old.is_some() || manner.mode.is_some()) {
             Err(error) if old.is_some() && takes_no_other_file(&error) => {
                 return self.write_in_place(content, expected);
             }
@@ -319,10 +319,10 @@ impl Place<'_> {
         }
     }
 
-    fn create_beside(&self, name: &str, is_for_another: bool) -> Result<File, HostError> {
-        // A new file gets what the umask leaves; one that replaces another is nobody else's to read
-        // until it has the other's permissions.
-        let mode = if is_for_another { 0o600 } else { 0o666 };
+    fn create_beside(&self, name: &str, is_given_mode: bool) -> Result<File, HostError> {
+        // A new file gets what the umask leaves; one that gets permissions of its own is nobody else's
+        // to read until it has them.
+        let mode = if is_given_mode { 0o600 } else { 0o666 };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         rustix::fs::openat(
             &self.directory,

@@ -517,3 +517,31 @@ fn other_names_of_a_file_keep_the_old_content_and_are_counted() {
     let replaced = replace(&grant(&target), &target, b"newer", unchanged(&target)).unwrap();
     assert_eq!(replaced.other_names, 0, "control");
 }
+
+#[test]
+fn what_gets_permissions_of_its_own_is_nobody_elses_to_read_before() {
+    let (_place, base) = place();
+    let target = base.join("secret");
+    let done = AtomicBool::new(false);
+    let content = vec![b'x'; 64 << 20];
+    let open = std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut seen = 0_u32;
+            while !done.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(&base).unwrap().flatten() {
+                    let mode = entry.metadata().map_or(0, |it| it.permissions().mode() & 0o077);
+                    seen |= mode;
+                }
+            }
+            seen
+        });
+        let never = AtomicBool::new(false);
+        let (expected, stop) = (Expected::Absent, &never);
+        let manner = Manner { expected, stop, keep: None, mode: Some(0o600) };
+        replace_with(&grant(&target), &target, &content, manner).unwrap();
+        done.store(true, Ordering::Relaxed);
+        looks.join().unwrap()
+    });
+    assert_eq!(format!("{open:o}"), "0", "others could read it while it was written");
+    assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
+}

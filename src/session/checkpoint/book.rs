@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::line::{Change, Inside, Line, State, VERSION};
+use super::{
+    MOST_CHANGES,
+    line::{Change, Inside, Line, State, VERSION},
+};
 
 /// The most names that are kept of files outside of what is covered.
 const MOST_ELSEWHERE: usize = 100;
@@ -81,6 +84,11 @@ impl Book {
                 self.next = change.number + 1;
                 self.next_group = self.next_group.max(change.group + 1);
                 self.changes.push(change);
+                // A store of kli's own never holds more; more than is needed goes, so that it is not
+                // done again at once.
+                if self.changes.len() > MOST_CHANGES {
+                    self.drop_oldest(MOST_CHANGES / 4 * 3);
+                }
             }
             Line::Elsewhere { group, at, name, why } => {
                 if group >= u64::MAX / 2 || self.elsewhere.len() >= MOST_ELSEWHERE {
@@ -101,13 +109,18 @@ impl Book {
                     self.undos.push(Undo { by, numbers, left, is_redone: false });
                 }
             }
-            Line::Redone { by } => {
+            Line::Redone { by, left } => {
                 let Some(undo) = self.undos.iter_mut().find(|undo| undo.by == by) else {
                     return false;
                 };
-                undo.is_redone = true;
-                let again = undo.numbers.iter().map(|number| (*number, true));
-                self.untold.extend(again);
+                let stays = |number: &u64| left.contains(number);
+                let again = undo.numbers.iter().filter(|number| !stays(number));
+                self.untold.extend(again.map(|number| (*number, true)));
+                if undo.numbers.iter().any(stays) {
+                    undo.numbers.retain(stays);
+                } else {
+                    undo.is_redone = true;
+                }
             }
             Line::Stands { numbers } => {
                 self.untold.extend(numbers.iter().map(|number| (*number, true)));
@@ -129,7 +142,7 @@ impl Book {
             let Undo { by, numbers, left, is_redone } = undo.clone();
             lines.push(Line::Undone { numbers, left, by });
             if is_redone {
-                lines.push(Line::Redone { by });
+                lines.push(Line::Redone { by, left: Vec::new() });
             }
         }
         lines.push(Line::Told);
@@ -227,6 +240,15 @@ impl Book {
         (!numbers.is_empty() && !self.changes.iter().any(later)).then_some((undo.by, numbers))
     }
 
+    /// Returns the changes of these files that an undoing undid.
+    pub fn undone_by(&self, by: u64, files: &[&Inside]) -> Vec<u64> {
+        let of_it = |undo: &&Undo| undo.by == by && !undo.is_redone;
+        let numbers = self.undos.iter().filter(of_it).flat_map(|undo| undo.numbers.iter().copied());
+        numbers
+            .filter(|number| self.change(*number).is_some_and(|it| files.contains(&&it.path)))
+            .collect()
+    }
+
     /// Returns the prompt of these changes: how many messages the session had before it.
     pub fn prompt_of(&self, numbers: &[u64]) -> Option<u64> {
         let prompts = self.changes.iter().filter(|change| numbers.contains(&change.number));
@@ -297,7 +319,9 @@ impl Book {
 
     /// Returns a change.
     pub fn change(&self, number: u64) -> Option<&Change> {
-        self.changes.iter().find(|change| change.number == number)
+        // They are in the order of their numbers.
+        let at = self.changes.binary_search_by_key(&number, |change| change.number).ok()?;
+        self.changes.get(at)
     }
 
     /// The conversation that goes on has only so many messages: changes that were made later and still

@@ -237,6 +237,9 @@ pub(super) enum Line {
     Redone {
         /// Its group.
         by: u64,
+        /// The changes that stay undone, as somebody else had changed the file.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        left: Vec<u64>,
     },
     /// The conversation went back and the files did not.
     Stands {

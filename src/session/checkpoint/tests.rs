@@ -197,6 +197,21 @@ fn a_session_keeps_within_its_bounds_and_says_what_went() {
 }
 
 #[test]
+fn new_files_count_for_the_bounds_too() {
+    let (_place, root) = place();
+    let bounds = Bounds { bytes: 1000, changes: 20 };
+    let mut store =
+        Checkpoints::open_within(&root, Path::new(WORKSPACE), "abcdefgh", bounds).unwrap();
+    for n in 0..100_u64 {
+        let new = Wanted { before: Former::Absent, ..wanted(n + 1, &format!("f{n}"), b"") };
+        store.keep(new).unwrap();
+        assert!(store.book().changes().len() <= 20, "{n}");
+    }
+    let kept = store.book().changes().len() as u64;
+    assert_eq!((store.book().dropped(), kept > 0), (100 - kept, true));
+}
+
+#[test]
 fn one_content_too_long_for_the_bounds_still_leaves_a_valid_store() {
     let (_place, root) = place();
     let bounds = Bounds { bytes: 10, changes: 20 };

@@ -142,9 +142,39 @@ fn a_key_that_came_before_the_question_was_seen_does_not_answer_it() {
     assert_eq!(screen(&state).iter().filter(|row| row.contains("a moment: y yes")).count(), 1);
     // What was typed is where it was meant to go.
     assert!(screen(&state).iter().any(|row| row.contains("being written: yayyyy")));
-    state.at(ms(9300));
+    state.at(ms(10_000));
     state.quiet();
     assert_eq!(press(&mut state, 'y'), tells(Answer::Once), "control");
+}
+
+#[test]
+fn a_pause_within_a_sentence_does_not_make_its_next_letter_an_answer() {
+    let write = |state: &mut State, text: &str| {
+        text.chars().flat_map(|c| press(state, c)).collect::<Vec<_>>()
+    };
+    // It was begun before the question came, or once it was there.
+    for is_begun in [true, false] {
+        let mut state = asked(question("ls"), 80, 24);
+        if is_begun {
+            state.event(Event::Withdrawn { id: 7 });
+            state.take_rows();
+            write(&mut state, "take ");
+            state.event(Event::Approval(Box::new(question("ls"))));
+        }
+        state.framed();
+        state.written();
+        if !is_begun {
+            state.at(ms(1100));
+            write(&mut state, "take ");
+        }
+        state.at(ms(1900));
+        state.quiet();
+        assert_eq!(write(&mut state, "a "), [], "{is_begun}");
+        assert!(screen(&state).iter().any(|row| row.contains("being written: take a")));
+        state.at(ms(2900));
+        state.quiet();
+        assert_eq!(press(&mut state, 'y'), tells(Answer::Once), "control");
+    }
 }
 
 #[test]
@@ -322,7 +352,7 @@ fn every_size_has_the_question_the_keys_and_the_confinement() {
 
 #[test]
 fn lines_answer_where_there_are_no_keys() {
-    let asking = Asking::new(question("ls"));
+    let asking = Asking::new(question("ls"), false);
     assert_eq!(asking.line("y"), Ok(Answer::Once));
     assert_eq!(asking.line("a"), Ok(Answer::Always));
     assert_eq!(asking.line("n"), Ok(Answer::Deny(None)));

@@ -83,6 +83,36 @@ fn a_conversation_that_is_worked_on_is_not_changed() {
 }
 
 #[test]
+fn no_prompt_runs_under_what_was_just_left() {
+    let mut state = State::new(facts("p/m"), 80, 24);
+    assert_eq!(enters(&mut state, "/profile read-only").len(), 1);
+    // It is typed while a key is fetched for the new one.
+    state.composer.set("delete it all");
+    let enter = Typed::Key(Key::plain(Code::Enter));
+    assert_eq!(state.typed(&enter), []);
+    assert_eq!(state.composer.text(), "delete it all", "it stays");
+    assert!(!state.is_working());
+    assert!(rows(&mut state).contains("still being made ready"));
+    // The answer to something else does not end the wait; that of the change does.
+    state.composer.take();
+    assert_eq!(enters(&mut state, "/doctor").len(), 1);
+    state.composer.set("delete it all");
+    state.answer(Answer::default());
+    assert_eq!(state.typed(&enter), []);
+    state.switch(facts("p/m"), "profile: read-only", &[]);
+    let sent = Effect::Tell(Op::Submit("delete it all".to_owned()));
+    assert_eq!(state.typed(&enter), [sent]);
+    // One that failed, or only listed, leaves nothing to wait for.
+    for command in ["/profile nothing", "/profile"] {
+        let mut state = State::new(facts("p/m"), 80, 24);
+        enters(&mut state, command);
+        state.answer(Answer { failed: true, ..Answer::default() });
+        enters(&mut state, "/doctor");
+        assert_eq!(enters(&mut state, "go").len(), 1, "{command}");
+    }
+}
+
+#[test]
 fn the_same_conversation_goes_on_with_what_was_said_and_spent() {
     let mut state = State::new(facts("p/m"), 80, 24);
     enters(&mut state, "/model p/n");

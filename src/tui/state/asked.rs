@@ -23,7 +23,7 @@ impl State {
             work.doing =
                 format!("{} waits for your answer", super::super::cells::clean_row(&question.tool));
         }
-        self.asking = Some(Asking::new(question));
+        self.asking = Some(Asking::new(question, !self.composer.is_empty()));
     }
 
     /// A question is over without an answer.

@@ -92,7 +92,12 @@ impl Stage {
     }
 
     fn redo(&self) -> Result<String, String> {
-        Ok(self.kept.redo(&self.subject, Words::default())?.text)
+        self.redo_with("")
+    }
+
+    fn redo_with(&self, words: &str) -> Result<String, String> {
+        let words = Words::read(words.split_whitespace()).unwrap();
+        Ok(self.kept.redo(&self.subject, words)?.text)
     }
 }
 
@@ -144,6 +149,78 @@ fn what_somebody_else_changed_is_left_alone_until_it_is_forced() {
     // What was theirs was kept, too.
     stage.redo().unwrap();
     assert_eq!(stage.get("a").unwrap(), "theirs");
+}
+
+#[test]
+fn a_redo_leaves_alone_what_somebody_else_changed_until_it_is_forced() {
+    let mut stage = Stage::new();
+    fs::write(stage.path("a"), "mine").unwrap();
+    stage.prompt();
+    stage.write("a", "kli");
+    stage.write("b", "kli");
+    stage.undo("").unwrap();
+    fs::write(stage.path("a"), "theirs").unwrap();
+    let text = stage.redo().unwrap();
+    assert!(text.contains("left alone: `a` was changed by something else since"), "{text}");
+    assert!(text.contains("restored: `b`") && text.contains("`/redo force`"), "{text}");
+    assert_eq!(
+        (stage.get("a").unwrap().as_str(), stage.get("b").unwrap().as_str()),
+        ("theirs", "kli")
+    );
+    // The model is told of the one file, not of the other.
+    let news = stage.kept.news().unwrap();
+    assert!(
+        news.contains("tell of: `b`")
+            && news.contains("Put back to what stood there before your changes: `a`"),
+        "{news}"
+    );
+    // Again: there is nothing that can be done without force, and still it can be forced.
+    assert!(stage.redo().unwrap().contains("left alone: `a`"));
+    let text = stage.redo_with("force").unwrap();
+    assert!(text.contains("restored: `a`") && !text.contains("left alone"), "{text}");
+    assert_eq!(stage.get("a").unwrap(), "kli");
+    // What was theirs was kept.
+    stage.undo("").unwrap();
+    assert_eq!(stage.get("a").unwrap(), "theirs");
+}
+
+#[test]
+fn a_redo_that_the_authority_refuses_can_be_had_later() {
+    let mut stage = Stage::new();
+    stage.prompt();
+    stage.write("a", "kli");
+    stage.undo("").unwrap();
+    let all = std::mem::replace(
+        &mut stage.subject,
+        Subject::new([(Source::Flag("--read-only".into()), Narrowing::ReadOnly)]),
+    );
+    let text = stage.redo().unwrap();
+    assert!(text.contains("left alone: `a`") && text.contains("nothing was taken back"), "{text}");
+    assert_eq!(stage.get("a"), None);
+    stage.subject = all;
+    stage.redo().unwrap();
+    assert_eq!(stage.get("a").unwrap(), "kli");
+}
+
+#[test]
+fn an_undoing_that_fills_the_store_loses_nothing_of_what_it_puts_back() {
+    let mut stage = Stage::new();
+    let long = usize::try_from(LONGEST_FILE).unwrap();
+    let names: Vec<String> = (0..7).map(|n| format!("f{n}")).collect();
+    // Changed in the other order than they are put back.
+    let content = |name: &str, byte: u8| [name.as_bytes(), &vec![byte; long - 10]].concat();
+    for name in &names {
+        fs::write(stage.path(name), content(name, b'a')).unwrap();
+    }
+    stage.prompt();
+    for name in names.iter().rev() {
+        stage.write_at(&stage.path(name), &content(name, b'b'));
+    }
+    let text = stage.undo("").unwrap();
+    assert!(!text.contains("left alone"), "{text}");
+    for name in &names {
+        assert!(fs::read(stage.path(name)).unwrap() == content(name, b'a'), "{name}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn undoing_goes_one_prompt_back_at_a_time() {
     assert_eq!(book.latest(false), [0]);
     assert!(book.apply(Line::Undone { numbers: vec![0], left: vec![], by: 4 }));
     assert_eq!(book.latest(false), Vec::<u64>::new());
-    assert!(book.apply(Line::Redone { by: 4 }));
+    assert!(book.apply(Line::Redone { by: 4, left: Vec::new() }));
     assert_eq!(book.latest(false), [0]);
 }
 
@@ -110,6 +110,35 @@ fn a_conversation_that_went_back_is_told_what_stands() {
 }
 
 #[test]
+fn what_a_redo_left_alone_stays_undone() {
+    let mut book = book([
+        change(0, 1, "a", Some("0"), Some("1")),
+        change(1, 1, "b", Some("0"), Some("1")),
+        Line::Undone { numbers: vec![0, 1], left: Vec::new(), by: 2 },
+        Line::Redone { by: 2, left: vec![1] },
+    ]);
+    assert_eq!(book.latest(false), [0], "`a` is as kli left it again");
+    let b = Inside::new("b".into()).unwrap();
+    assert_eq!(book.undone_by(2, &[&b]), [1]);
+    assert!(book.apply(Line::Redone { by: 2, left: Vec::new() }));
+    assert_eq!(book.latest(false), [0, 1]);
+    assert_eq!(book.undone_by(2, &[&b]), [0_u64; 0]);
+}
+
+#[test]
+fn a_store_with_more_changes_than_one_session_keeps_is_cut_and_read_in_time() {
+    let most = MOST_CHANGES as u64;
+    let name = |n: u64| format!("d/{n}");
+    let book = book((0..most * 4).map(|n| change(n, n + 1, &name(n), None, Some("x"))));
+    assert!(book.changes().len() <= MOST_CHANGES, "{}", book.changes().len());
+    assert_eq!(book.dropped() + book.changes().len() as u64, most * 4);
+    // The latest stay, and the numbers go on.
+    assert_eq!(book.changes().last().map(|it| it.number), Some(most * 4 - 1));
+    assert_eq!(book.change(most * 4 - 1).map(|it| it.number), Some(most * 4 - 1));
+    assert_eq!((book.change(0), book.next()), (None, most * 4));
+}
+
+#[test]
 fn whole_prompts_are_dropped_first() {
     let mut book = book((0..10).map(|n| change(n, n / 4 + 1, &format!("f{n}"), None, Some("x"))));
     assert_eq!(book.drop_oldest(7), 4);
@@ -127,7 +156,7 @@ fn any_line() -> impl Strategy<Value = Line> {
         1 => (0..30_u64).prop_map(|number| Line::Void { number }),
         1 => (numbers(), numbers(), 0..8_u64)
             .prop_map(|(numbers, left, by)| Line::Undone { numbers, left, by }),
-        1 => (0..8_u64).prop_map(|by| Line::Redone { by }),
+        1 => (0..8_u64, prop::collection::vec(0..40_u64, 0..4)).prop_map(|(by, left)| Line::Redone { by, left }),
         1 => numbers().prop_map(|numbers| Line::Stands { numbers }),
         1 => Just(Line::Told),
         1 => (0..6_u64, 0..40_u64).prop_map(|(group, at)| Line::Elsewhere {
