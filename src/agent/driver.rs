@@ -20,7 +20,7 @@ use super::{
     around::Attachment,
     asking::Consent,
     compact,
-    ongoing::{Happened, Ongoing},
+    ongoing::{Happened, Ongoing, said_by_now},
     parts::{Parts, Record, told},
     screen::Screen,
     timing::Stopwatch,
@@ -109,10 +109,7 @@ impl Agent {
         let mut busy = false;
         let mut held = VecDeque::new();
         while open || busy {
-            let happened = match held.pop_front() {
-                Some(op) => Happened::Op(Some(op)),
-                None => ongoing.next(&mut ops, open).await,
-            };
+            let happened = ongoing.next(&mut held, &mut ops, open).await;
             let input = match happened {
                 Happened::Op(None) => {
                     open = false;
@@ -193,7 +190,12 @@ impl Agent {
                 self.turn.unanswered(self.bench.unanswered.now());
                 ongoing.cut_off();
             }
-            for input in self.accompanied(input, &events) {
+            // The last result begins the next request: what was said by then goes along with it.
+            let said = match &input {
+                Input::Result(_) => said_by_now(&mut held, &mut ops),
+                _ => Vec::new(),
+            };
+            for input in said.into_iter().chain(self.accompanied(input, &events)) {
                 for input in self.screen.pass(input) {
                     busy &= !self.take(input, &mut ongoing, &events);
                 }

@@ -5,14 +5,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use crate::{
     authority::{Denial, Grant, Request, Rule, Subject},
@@ -56,8 +55,8 @@ struct Within {
     heard: Arc<Mutex<Heard>>,
     places: Arc<Places>,
     consent: Consent,
-    /// How many calls wait for a person.
-    asking: Arc<AtomicUsize>,
+    /// How long calls have waited for a person.
+    asking: Arc<Mutex<Waited>>,
 }
 
 impl Bench {
@@ -138,19 +137,42 @@ impl Within {
     }
 }
 
+/// How long somebody may have been asked.
+#[derive(Debug, Default)]
+struct Waited {
+    total: Duration,
+    /// How many calls wait now, and since when any does.
+    open: usize,
+    since: Option<Instant>,
+}
+
+impl Waited {
+    fn so_far(&self) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
 /// As long as it lasts, somebody may be asked.
-struct Asking(Arc<AtomicUsize>);
+struct Asking(Arc<Mutex<Waited>>);
 
 impl Asking {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
+    fn new(waited: &Arc<Mutex<Waited>>) -> Self {
+        let mut now = waited.lock().unwrap_or_else(PoisonError::into_inner);
+        now.open += 1;
+        now.since.get_or_insert_with(Instant::now);
+        drop(now);
+        Self(Arc::clone(waited))
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.open -= 1;
+        if now.open == 0 {
+            now.total = now.so_far();
+            now.since = None;
+        }
     }
 }
 
@@ -194,8 +216,8 @@ impl Desk for Within {
         .boxed()
     }
 
-    fn is_asking(&self) -> bool {
-        self.asking.load(Ordering::Relaxed) > 0
+    fn asked_for(&self) -> Duration {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner).so_far()
     }
 
     fn clean(&self, text: &mut String) {

@@ -1,6 +1,6 @@
 //! What goes on at the moment, and waiting for whatever of it comes first.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::{
     StreamExt as _,
@@ -14,7 +14,11 @@ use tokio::{
 
 use crate::model::{Delta, ModelError};
 
-use super::{Backlog, Op, timing::Stopwatch, turn::CallResult};
+use super::{
+    Backlog, Op,
+    timing::Stopwatch,
+    turn::{CallResult, Input},
+};
 
 /// What is going on at the moment.
 pub(super) struct Ongoing {
@@ -50,7 +54,12 @@ impl Ongoing {
     /// done by then is told as it was, though nobody had looked at it yet, and there are no more of
     /// them than calls. Signals come before the stream, so that a fast stream cannot starve an
     /// interrupt.
-    pub(super) async fn next(&mut self, ops: &mut UnboundedReceiver<Op>, open: bool) -> Happened {
+    pub(super) async fn next(
+        &mut self,
+        held: &mut VecDeque<Op>,
+        ops: &mut UnboundedReceiver<Op>,
+        open: bool,
+    ) -> Happened {
         let Self { stream, work, results, retry_at, deadline, backlog, .. } = self;
         let full = stream.is_some() && backlog.is_full();
         tokio::select! {
@@ -58,7 +67,7 @@ impl Ongoing {
             // First: a call that has ended puts its result there when it is looked at.
             () = ended(work) => Happened::WorkDone,
             result = next_result(results) => Happened::Result(result),
-            op = ops.recv(), if open => Happened::Op(op),
+            op = next_op(held, ops), if open || !held.is_empty() => Happened::Op(op),
             () = at(*deadline) => Happened::Deadline,
             () = backlog.room(), if full => Happened::Room,
             delta = next_delta(stream), if !full => Happened::Stream(delta),
@@ -91,6 +100,31 @@ async fn next_delta(
         Some(stream) => stream.next().await,
         None => std::future::pending().await,
     }
+}
+
+/// Returns the operation that came first: one that was held back, else the next.
+async fn next_op(held: &mut VecDeque<Op>, ops: &mut UnboundedReceiver<Op>) -> Option<Op> {
+    match held.pop_front() {
+        Some(op) => Some(op),
+        None => ops.recv().await,
+    }
+}
+
+/// Takes what was said to the turn by now, up to the first operation of another kind: that one waits for
+/// its time, as results come before signals.
+pub(super) fn said_by_now(held: &mut VecDeque<Op>, ops: &mut UnboundedReceiver<Op>) -> Vec<Input> {
+    let mut said = Vec::new();
+    while let Some(op) = held.pop_front().or_else(|| ops.try_recv().ok()) {
+        match op {
+            Op::Steer(text) => said.push(Input::Steer(text)),
+            Op::Compact { focus } => said.push(Input::Compact(focus)),
+            other => {
+                held.push_front(other);
+                break;
+            }
+        }
+    }
+    said
 }
 
 async fn ended(work: &mut Option<BoxFuture<'static, ()>>) {

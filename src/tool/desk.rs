@@ -1,6 +1,8 @@
 //! How a call makes further calls: each is decided about as if the model had made it, by whoever
 //! decides about the model's. A tool cannot do so itself, since it knows no subject.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
@@ -21,8 +23,8 @@ pub trait Desk: Send + Sync + std::fmt::Debug {
         request: Request,
     ) -> BoxFuture<'static, Result<Grant, String>>;
 
-    /// Says whether a call waits for a person's answer: that time is nobody's fault.
-    fn is_asking(&self) -> bool;
+    /// Returns how long calls have waited for a person's answer so far: that time is nobody's fault.
+    fn asked_for(&self) -> Duration;
 
     /// Takes the keys of providers out of a text.
     fn clean(&self, text: &mut String);

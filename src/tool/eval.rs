@@ -280,19 +280,17 @@ impl Call {
         let Some(mut words) = session.run(self.form.clone()) else {
             return End::Lost("the engine's thread is gone");
         };
-        let mut deadline = Instant::now().checked_add(self.timeout);
-        let mut before = Instant::now();
+        // The time that a person takes to answer is not the form's.
+        let asked_for =
+            || self.context.state.desk.get().map_or(Duration::ZERO, |desk| desk.asked_for());
+        let (start, before) = (Instant::now(), asked_for());
         let mut last: Option<Instant> = None;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut asked: Option<(BoxFuture<'static, Result<Value, String>>, _)> = None;
         loop {
-            // The time that a person takes to answer is not the form's.
-            let passed = before.elapsed();
-            before = Instant::now();
-            if self.context.state.desk.get().is_some_and(|desk| desk.is_asking()) {
-                deadline = deadline.and_then(|deadline| deadline.checked_add(passed));
-            }
+            let own = self.timeout.saturating_add(asked_for().saturating_sub(before));
+            let deadline = start.checked_add(own);
             let answered = async {
                 match asked.as_mut() {
                     Some((answer, _)) => answer.await,
@@ -316,7 +314,10 @@ impl Call {
                     }
                 }
                 () = at(deadline.filter(|_| stop.is_none())) => {
-                    *stop = Some(Stop::Time);
+                    let asked = asked_for().saturating_sub(before);
+                    if start.elapsed() >= self.timeout.saturating_add(asked) {
+                        *stop = Some(Stop::Time);
+                    }
                 }
                 () = at(last) => break End::Lost("one operation of the engine went on when it was told to stop"),
                 _ = look.tick() => {

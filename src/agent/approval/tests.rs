@@ -577,13 +577,13 @@ fn sub_agents_ask_with_their_name_and_are_told() {
 #[test]
 fn calls_of_a_form_are_asked_about_and_the_time_for_it_is_not_the_forms() {
     let form = "(begin (write-file \"made\" \"x\") (delete-file \"gone\") (delete-file \"kept\"))";
-    let talk = Talk::new(&[calls(&[("eval", json!({"form": form, "timeout": 1}))])]);
+    let talk = Talk::new(&[calls(&[("eval", json!({"form": form, "timeout": 3}))])]);
     fs::write(talk.at("gone"), "").unwrap();
     fs::write(talk.at("kept"), "").unwrap();
     let kept = talk.at("kept");
     let came = talk.submit(|question| {
         if question.tool == "write" {
-            std::thread::sleep(Duration::from_millis(1500));
+            std::thread::sleep(Duration::from_millis(3500));
         }
         let denies =
             question.shows.contains(&Shown::Text("path".into(), kept.display().to_string()));

@@ -41,7 +41,7 @@ fn nothing() -> Ongoing {
 /// Asks once, and says what was ready then. The runtime's budget, after which nothing is ready for a
 /// task that never waits, is not asked.
 fn ready(ongoing: &mut Ongoing, ops: &mut UnboundedReceiver<Op>) -> &'static str {
-    match unconstrained(ongoing.next(ops, true)).now_or_never() {
+    match unconstrained(ongoing.next(&mut VecDeque::new(), ops, true)).now_or_never() {
         None => "nothing",
         Some(Happened::Op(Some(Op::Interrupt))) => "interrupt",
         Some(Happened::Op(_)) => "another operation",
@@ -199,4 +199,37 @@ fn a_stop_aborts_first_writes_through_once_and_starts_nothing() {
             );
         }
     }
+}
+
+#[test]
+fn what_is_said_by_the_last_result_goes_along_and_a_stop_waits_for_its_time() {
+    let (signal, mut ops) = mpsc::unbounded_channel();
+    let mut held = VecDeque::from([Op::Steer("first".into())]);
+    for op in [
+        Op::Compact { focus: None },
+        Op::Steer("second".into()),
+        Op::Interrupt,
+        Op::Steer("after the stop".into()),
+    ] {
+        signal.send(op).unwrap();
+    }
+    let said = said_by_now(&mut held, &mut ops);
+    assert!(
+        matches!(
+            said.as_slice(),
+            [Input::Steer(first), Input::Compact(None), Input::Steer(second)]
+                if first == "first" && second == "second"
+        ),
+        "{said:?}"
+    );
+    assert!(said_by_now(&mut held, &mut ops).is_empty(), "the stop comes before what follows it");
+    // It waits where signals do: results that are there come before it.
+    let mut ongoing = nothing();
+    let (results, inbox) = mpsc::unbounded_channel();
+    results.send(result()).unwrap();
+    ongoing.results = Some(inbox);
+    let mut next = || unconstrained(ongoing.next(&mut held, &mut ops, true)).now_or_never();
+    assert!(matches!(next(), Some(Happened::Result(_))));
+    assert!(matches!(next(), Some(Happened::Op(Some(Op::Interrupt)))));
+    assert!(matches!(next(), Some(Happened::Op(Some(Op::Steer(_))))));
 }

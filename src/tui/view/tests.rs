@@ -128,7 +128,7 @@ fn confinement_is_said_in_words_and_in_colour() {
 #[test]
 fn commands_are_offered_while_one_is_typed() {
     let mut it = state(80, 24);
-    press(&mut it, "/re");
+    press(&mut it, "/res");
     assert!(texts(&it)[1].starts_with("  /resume"), "{:?}", texts(&it));
 }
 

@@ -161,7 +161,7 @@ fn tab_keeps_its_meaning_where_nothing_is_to_be_completed() {
 #[test]
 fn commands_are_completed_and_chosen() {
     let mut it = state(80);
-    types(&mut it, "/re");
+    types(&mut it, "/res");
     let rows = shown(&it);
     assert!(rows[1].starts_with("  /resume"), "{rows:?}");
     press(&mut it, Code::Down);
@@ -178,8 +178,8 @@ fn commands_are_completed_and_chosen() {
 fn the_history_is_searched_and_kept_but_for_what_begins_with_a_blank() {
     let mut it = state(80);
     it.found(Found::History(vec!["fix the parser".to_owned(), "run the tests".to_owned()]));
-    enters(&mut it, " my password is x");
     enters(&mut it, "!ls -l");
+    enters(&mut it, " my password is x");
     press(&mut it, Code::Esc);
     it.line("/usage");
     assert_eq!(it.take_said(), ["!ls -l", "/usage"]);
