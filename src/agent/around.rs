@@ -88,7 +88,7 @@ impl Agent {
                 biased;
                 op = ops.recv(), if open => match op {
                     Some(op) => {
-                        let stops = matches!(op, Op::Interrupt | Op::Terminate);
+                        let stops = matches!(op, Op::Interrupt | Op::TakeBack | Op::Terminate);
                         held.push_back(op);
                         if stops {
                             return;
@@ -120,7 +120,7 @@ impl Agent {
                 emit(events, Event::Denied { id: String::new(), denied });
             }
             let news = self.parts.context.state.keeper().and_then(Keeper::news);
-            inputs.extend(news.map(Input::Reference));
+            inputs.extend(news.map(Input::News));
             inputs.extend(attached.iter().map(|a| Input::Reference(a.text.clone())));
             inputs.push(input);
             // A prompt clears what was denied before it.

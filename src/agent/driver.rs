@@ -151,6 +151,7 @@ impl Agent {
                         Op::Steer(text) => Input::Steer(text),
                         Op::Compact { focus } => Input::Compact(focus),
                         Op::Interrupt => Input::Stop(Why::Interrupt),
+                        Op::TakeBack => Input::Stop(Why::TakeBack),
                         Op::Terminate => Input::Stop(Why::Terminate),
                         Op::Approve { .. } | Op::Shell { .. } => continue,
                     }
@@ -279,6 +280,7 @@ impl Agent {
                 let (done, messages) = &*compaction;
                 return self.append(Record::Compaction { done, messages });
             }
+            Action::RecordWithdrawn(count) => return self.append(Record::Withdrawn(count)),
             Action::Summarise(message) => {
                 let request = compact::summariser(message);
                 ongoing.stream = Some(self.model().stream(request));

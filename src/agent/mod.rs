@@ -86,6 +86,9 @@ pub enum Op {
     },
     /// Stop the stream and the tools now; the session stays usable.
     Interrupt,
+    /// As [`Op::Interrupt`]; a prompt of which nothing has come yet is no part of the conversation any
+    /// more ([`Summary::withdrawn`]).
+    TakeBack,
     /// The process is asked to end: as [`Op::Interrupt`], with another exit code.
     Terminate,
 }
@@ -257,6 +260,8 @@ pub struct Summary {
     pub cost: Option<Money>,
     /// What was to be told to the model ([`Op::Steer`]) and was not: the end came first.
     pub undelivered: Vec<String>,
+    /// Whether the prompt itself was taken back ([`Op::TakeBack`]): the model does not see it again.
+    pub withdrawn: bool,
     /// Every refused call, in order.
     pub denied: Vec<Denied>,
     /// Physical paths that the tools created or changed, each once, in order.

@@ -55,6 +55,8 @@ pub enum Record<'a> {
         /// The conversation that goes on.
         messages: &'a [Message],
     },
+    /// So many messages at the end of the conversation are no part of it any more.
+    Withdrawn(u64),
     /// How a prompt ended.
     End(&'a super::Summary),
 }

@@ -56,7 +56,7 @@ impl Agent {
             tokio::select! {
                 biased;
                 op = ops.recv(), if open => match op {
-                    Some(Op::Interrupt) => break Err((Outcome::Interrupted, 130)),
+                    Some(Op::Interrupt | Op::TakeBack) => break Err((Outcome::Interrupted, 130)),
                     Some(Op::Terminate) => break Err((Outcome::Interrupted, 143)),
                     Some(op) => held.push_back(op),
                     None => open = false,
@@ -122,6 +122,7 @@ fn over(start: Instant, outcome: Outcome, exit: u8) -> Event {
         usage: Usage::default(),
         cost: None,
         undelivered: Vec::new(),
+        withdrawn: false,
         denied: Vec::new(),
         changed: Vec::new(),
         duration: start.elapsed(),

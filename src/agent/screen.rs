@@ -68,6 +68,7 @@ impl Screen {
                     Input::Submit(text)
                     | Input::Steer(text)
                     | Input::Reference(text)
+                    | Input::News(text)
                     | Input::Did(text)
                     | Input::Compact(Some(text)) => {
                         self.redactor.text(text);

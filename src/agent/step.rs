@@ -44,6 +44,8 @@ pub enum Input {
     Steer(String),
     /// Reference to show the model at the next boundary; alone it is no reason to ask.
     Reference(String),
+    /// The same, when it is true whatever becomes of the prompt that it goes along with.
+    News(String),
     /// Something that a person did themselves; the model reads of it with the next prompt.
     Did(String),
     /// A refusal outside the calls of this conversation: of what a prompt mentions, or of a
@@ -75,6 +77,8 @@ pub enum Input {
 pub enum Why {
     /// Ctrl-C or its like.
     Interrupt,
+    /// The same; and a prompt of which nothing has come is taken back.
+    TakeBack,
     /// TERM or HUP.
     Terminate,
     /// The wall-time budget is used up.
@@ -113,6 +117,8 @@ pub enum Action {
     RecordChanged(PathBuf),
     /// Append a compaction to the session: what was done, and the conversation that goes on.
     RecordCompaction(Box<(Compacted, Vec<Message>)>),
+    /// Append to the session that so many messages at its end are taken back.
+    RecordWithdrawn(u64),
     /// Make what was recorded durable.
     Sync,
     /// Ask the model with the history as it stands.

@@ -23,6 +23,7 @@ pub use super::asked::Candidate;
 pub use super::step::{Action, CallResult, Input, Retry, Why};
 use compaction::{Compacting, Compaction, Then};
 use ending::Closing;
+use withdrawal::Fresh;
 
 /// How often in a row the model may answer with nothing but calls that cannot be run: of tools that
 /// there are not, or with arguments that cannot be read.
@@ -60,6 +61,8 @@ pub struct Turn {
     state: State,
     steering: Vec<String>,
     references: Vec<String>,
+    /// What is told as references are, and is not forgotten with a prompt.
+    news: Vec<String>,
     turns: u64,
     usage: Usage,
     text: String,
@@ -76,6 +79,8 @@ pub struct Turn {
     closing: Option<Closing>,
     /// Calls that wait for a person, each with its refusal; told before a stop.
     unanswered: Vec<(String, Denied)>,
+    /// The prompt, as long as nothing came of it.
+    fresh: Option<Fresh>,
 }
 
 impl Turn {
@@ -93,6 +98,7 @@ impl Turn {
             state: State::Idle,
             steering: Vec::new(),
             references: Vec::new(),
+            news: Vec::new(),
             turns: 0,
             usage: Usage::default(),
             text: String::new(),
@@ -103,6 +109,7 @@ impl Turn {
             uncounted: false,
             closing: None,
             unanswered: Vec::new(),
+            fresh: None,
         }
     }
 
@@ -161,6 +168,7 @@ impl Turn {
                 _ => self.steering.push(text),
             },
             Input::Reference(text) => self.references.push(text),
+            Input::News(text) => self.news.push(text),
             Input::Did(text) => {
                 self.record(Message::user(text), &mut out);
                 out.push(Action::Sync);
@@ -196,6 +204,7 @@ impl Turn {
             return;
         }
         self.clear();
+        self.fresh = Some(Fresh::at(self.history.len()));
         self.record(Message::user(text), out);
         self.ask(out);
     }
@@ -240,13 +249,18 @@ impl Turn {
 
     /// Records what was said meanwhile; says whether there was something. What is new is no loop.
     fn tell(&mut self, out: &mut Vec<Action>) -> bool {
+        let news = std::mem::take(&mut self.news);
         let references = std::mem::take(&mut self.references);
         let steering = std::mem::take(&mut self.steering);
         if !steering.is_empty() {
             self.watch.clear();
+            self.fresh = None;
         }
-        let told = !steering.is_empty() || !references.is_empty();
-        for text in references.into_iter().chain(steering) {
+        if let Some(fresh) = &mut self.fresh {
+            fresh.tells(&news);
+        }
+        let told = !steering.is_empty() || !references.is_empty() || !news.is_empty();
+        for text in news.into_iter().chain(references).chain(steering) {
             self.record(Message::user(text), out);
         }
         told
@@ -271,6 +285,9 @@ impl Turn {
         }
         let State::Asking(Asking { blocks, begun, .. }) = &mut self.state else { return };
         *begun = !matches!(delta, Delta::Done { .. });
+        if !matches!(delta, Delta::Begun) {
+            self.fresh = None;
+        }
         match delta {
             Delta::Begun => {}
             Delta::Text(text) => {
@@ -462,6 +479,9 @@ impl Turn {
         if self.owes() {
             self.asked.broke_off();
         }
+        if why == Why::TakeBack && self.take_back(out) {
+            return;
+        }
         if let Why::Journal(message) = why {
             // Nothing can be recorded any more; the next start repairs what is open. Who goes on
             // without one has every call answered all the same.
@@ -489,7 +509,7 @@ impl Turn {
                 self.finish(Outcome::Budget, Some(fault), out);
             }
             Why::Terminate => self.finish_with(Outcome::Interrupted, 143, None, out),
-            Why::Interrupt | Why::Journal(_) => {
+            Why::Interrupt | Why::TakeBack | Why::Journal(_) => {
                 self.finish_with(Outcome::Interrupted, 130, None, out);
             }
         }
@@ -506,3 +526,4 @@ mod ending;
 mod failing;
 #[cfg(test)]
 mod tests;
+mod withdrawal;

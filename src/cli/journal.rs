@@ -188,6 +188,7 @@ impl Journal for SessionJournal {
                     .append(&Entry::Compaction { done: &done, messages })
                     .map_err(|error| say(&error));
             }
+            Record::Withdrawn(messages) => Entry::Withdrawn { messages },
             Record::End(summary) => Entry::End {
                 outcome: outcome(summary.outcome),
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),

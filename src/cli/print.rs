@@ -393,6 +393,7 @@ fn empty() -> Summary {
         usage: Usage::default(),
         cost: None,
         undelivered: Vec::new(),
+        withdrawn: false,
         denied: Vec::new(),
         changed: Vec::new(),
         duration: Duration::ZERO,

@@ -106,7 +106,10 @@ pub const ACTIONS: &[Action] = &[
 pub const FIXED: &[(&str, &str)] = &[
     ("Enter", "send; while the agent works: tell it at the next boundary"),
     ("!COMMAND, !!COMMAND", "run it yourself; with one `!` the model sees what it printed"),
-    ("Esc Esc", "interrupt; a prompt of which nothing came yet returns to the editor"),
+    (
+        "Esc Esc",
+        "interrupt; a prompt of which nothing came yet returns to the editor, and the model does not see it",
+    ),
     ("Ctrl-C", "interrupt, or empty the line; twice: leave"),
 ];
 

@@ -49,6 +49,12 @@ pub enum Entry<'a> {
         /// The conversation that goes on.
         messages: &'a [Message],
     },
+    /// A prompt was taken back before anything came of it: so many messages at the end of the
+    /// conversation are no part of it any more.
+    Withdrawn {
+        /// How many.
+        messages: u64,
+    },
     /// What the session is called from now on.
     Name(&'a str),
     /// The run is over.
@@ -115,6 +121,9 @@ enum Body<'a> {
         done: &'a Compaction,
         messages: &'a [Message],
     },
+    Withdrawn {
+        messages: u64,
+    },
     Name {
         name: &'a str,
     },
@@ -147,6 +156,7 @@ impl Entry<'_> {
             Self::Compaction { done, messages } => {
                 ("compaction", Body::Compaction { done, messages })
             }
+            Self::Withdrawn { messages } => ("withdrawn", Body::Withdrawn { messages }),
             Self::Name(name) => ("name", Body::Name { name }),
             Self::End { outcome, error } => ("end", Body::End { outcome, error, messages, name }),
         };
@@ -205,6 +215,8 @@ pub(super) enum Read {
     Message(Message),
     /// The conversation that goes on in the place of all before.
     Compaction(Vec<Message>),
+    /// So many messages at the end are taken back.
+    Withdrawn(u64),
     /// Tokens.
     Usage(Usage),
     /// What the session is called.
@@ -223,6 +235,11 @@ struct MessageLine {
 #[derive(Deserialize)]
 struct CompactionLine {
     messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct WithdrawnLine {
+    messages: u64,
 }
 
 #[derive(Deserialize)]
@@ -257,6 +274,7 @@ pub(super) fn read(line: &[u8]) -> Option<Read> {
         "message" => shaped(line, |MessageLine { message }| Read::Message(message)),
         "usage" => shaped(line, Read::Usage),
         "name" => shaped(line, |NameLine { name }| Read::Name(name)),
+        "withdrawn" => shaped(line, |WithdrawnLine { messages }| Read::Withdrawn(messages)),
         "compaction" => shaped(line, |CompactionLine { messages }| Read::Compaction(messages)),
         _ => Read::Other,
     })

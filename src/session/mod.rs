@@ -35,7 +35,7 @@ pub use notice::Notice;
 pub use overview::Overview;
 pub use pair::{NO_RESULT, pair};
 pub use prompts::Prompt;
-pub use store::{Forked, Opened, Store};
+pub use store::{Forked, Opened, Store, take_back};
 pub use tell::{Damage, Told};
 
 /// How the file of every session begins.

@@ -56,6 +56,14 @@ impl Store {
                     }
                     message += 1;
                 }
+                Part::Kept(_, Read::Withdrawn(count)) => {
+                    // It is no part of the conversation, so there is nothing to go back to.
+                    let from = message.saturating_sub(count);
+                    if prompts.last().is_some_and(|prompt: &Prompt| prompt.message >= from) {
+                        prompts.pop();
+                    }
+                    begins = true;
+                }
                 // The end of a run, or the beginning of the next one after a run that broke off.
                 Part::Kept(line, Read::Other) => {
                     begins |= [&br#"{"type":"end","#[..], br#"{"type":"authority","#]
@@ -90,7 +98,7 @@ impl Store {
     }
 }
 
-fn is_text(message: &Message) -> bool {
+pub(super) fn is_text(message: &Message) -> bool {
     message.blocks.iter().all(|block| matches!(block, Block::Text { .. }))
 }
 

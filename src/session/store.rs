@@ -317,6 +317,7 @@ fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
             Part::Kept(_, Read::Header { version }) => unreadable += u64::from(version > VERSION),
             Part::Kept(_, Read::Message(message)) => messages.push(message),
             Part::Kept(_, Read::Compaction(shorter)) => messages = shorter,
+            Part::Kept(_, Read::Withdrawn(count)) => take_back(&mut messages, count),
             Part::Kept(_, Read::Usage(tokens)) => usage.add(tokens),
             Part::Kept(_, Read::Name(called)) => name = Some(called),
             Part::Kept(_, Read::Unreadable) => unreadable += 1,
@@ -325,6 +326,20 @@ fn read(file: File, path: &Path) -> Result<Contents, SessionError> {
         Ok(())
     })?;
     Ok(Contents { messages, usage, unreadable, summary, name })
+}
+
+/// Takes messages that a person withdrew from the end of a conversation. Only what a person said can be:
+/// an answer, or the result of a call, stays whatever a file says.
+pub fn take_back(messages: &mut Vec<Message>, count: u64) {
+    for _ in 0..count {
+        let is_said = |message: &Message| {
+            message.role == crate::message::Role::User && super::prompts::is_text(message)
+        };
+        if !messages.last().is_some_and(is_said) {
+            return;
+        }
+        messages.pop();
+    }
 }
 
 /// Refuses what a newer kli wrote.

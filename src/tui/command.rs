@@ -133,7 +133,7 @@ pub fn help(keys: &Keymap) -> String {
     for command in COMMANDS {
         let name = format!("/{} {}", command.name, command.takes);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<24}{}", command.about);
+        let _ = writeln!(text, "{name:<23} {}", command.about);
     }
     text.push('\n');
     text.push_str(&keys.help());

@@ -138,6 +138,19 @@ impl Composer {
         }
     }
 
+    /// Puts a text before what is written; one that is very long all in all is folded.
+    pub fn put_before(&mut self, text: &str) {
+        if self.is_empty() {
+            self.put(text);
+        } else if text.len() + self.text.len() <= WHOLE {
+            self.set(&format!("{text}\n{}", self.text));
+        } else {
+            let whole = format!("{text}\n{}", self.whole());
+            self.set("");
+            self.paste(&whole);
+        }
+    }
+
     /// Returns what was said before, the latest last.
     pub fn history(&self) -> &[String] {
         &self.history
@@ -173,13 +186,23 @@ impl Composer {
             self.insert(&clean(text));
             return;
         }
+        let token = self.fold(text);
+        self.save(Kind::Other);
+        self.insert(&token);
+    }
+
+    /// Returns what stands for a text that is sent whole: the same for the same one.
+    fn fold(&mut self, text: &str) -> String {
+        if let Some((token, _)) = self.pastes.iter().find(|(_, pasted)| pasted == text) {
+            return token.clone();
+        }
+        let lines = text.lines().count();
         let number = self.pastes.len() + 1;
         let size =
             if lines > 1 { format!("{lines} lines") } else { format!("{} bytes", text.len()) };
         let token = format!("[pasted {number}: {size}]");
         self.pastes.push((token.clone(), text.to_owned()));
-        self.save(Kind::Other);
-        self.insert(&token);
+        token
     }
 
     fn expand(&self, shown: &str) -> String {
@@ -492,7 +515,7 @@ impl Composer {
         self.save(Kind::Other);
         match text {
             Some(text) => {
-                self.text = clean(&text);
+                self.text = if text.len() <= WHOLE { clean(&text) } else { self.fold(&text) };
                 self.browsing = Some((next, draft));
             }
             None => self.text = draft,

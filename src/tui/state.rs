@@ -356,7 +356,8 @@ impl State {
             self.rows.extend(super::cells::chop(&line, &indent, &indent, width));
         }
         for line in errors.lines() {
-            let kind = if failed { Kind::Error } else { Kind::Note };
+            let is_hint = line.starts_with("hint: ");
+            let kind = if failed && !is_hint { Kind::Error } else { Kind::Note };
             self.rows.extend(block::notice(kind, line.trim_start_matches("kli: "), width));
         }
         self.rows.push(Line::default());
@@ -444,7 +445,9 @@ impl State {
         if std::mem::replace(&mut work.stopping, true) {
             return Vec::new();
         }
-        vec![Effect::Tell(Op::Interrupt)]
+        // What nothing came of returns to the editor, so the model must not have it as well.
+        let op = if work.prompt.is_some() { Op::TakeBack } else { Op::Interrupt };
+        vec![Effect::Tell(op)]
     }
 
     fn tab(&mut self) -> Vec<Effect> {

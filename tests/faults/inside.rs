@@ -145,6 +145,7 @@ impl Journal for Kept {
                 let entry = Entry::Compaction { done: &done, messages };
                 return self.0.append(&entry).map_err(|error| error.to_string());
             }
+            Record::Withdrawn(messages) => Entry::Withdrawn { messages },
             Record::End(summary) => Entry::End {
                 outcome: "ended",
                 error: summary.fault.as_ref().map(|fault| fault.message.as_str()),

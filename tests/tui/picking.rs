@@ -214,7 +214,9 @@ fn a_session_is_written_to_a_new_file_as_far_as_the_run_may_write() {
     assert!(written.contains("Hello there."), "{written}");
     fs::write(env.work().join("out/talk.md"), "mine").unwrap();
     tty.press("/export out/talk.md\r");
-    tty.sees("name a new file");
+    tty.sees("is there already; nothing was written");
+    tty.sees("hint: name a new file");
+    assert!(!tty.screen().contains("error: hint"), "{}", tty.screen());
     assert_eq!(fs::read_to_string(env.work().join("out/talk.md")).unwrap(), "mine");
     tty.press("/mcp\r");
     tty.sees("this version of kli has no MCP servers");

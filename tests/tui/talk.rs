@@ -96,6 +96,9 @@ fn an_interrupt_before_any_output_gives_the_prompt_back() {
     });
     tty.press("\x15the right one\r");
     tty.sees("Now.");
+    // What was taken back is not sent along, now or when the session goes on.
+    let sent = fake.bodies().last().unwrap().to_string();
+    assert!(sent.contains("the right one") && !sent.contains("a mistake"), "{sent}");
     assert!(tty.all().iter().any(|row| row == "› the right one"));
     tty.press("\x04");
     assert_eq!(tty.ends(), Some(0));

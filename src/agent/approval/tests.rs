@@ -243,6 +243,7 @@ fn summary() -> Summary {
         usage: crate::message::Usage::default(),
         cost: None,
         undelivered: Vec::new(),
+        withdrawn: false,
         denied: Vec::new(),
         changed: Vec::new(),
         duration: Duration::ZERO,

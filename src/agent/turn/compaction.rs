@@ -98,6 +98,11 @@ impl Compaction {
         }
     }
 
+    /// Messages were taken out of the conversation.
+    pub(super) fn recount(&mut self, messages: &[Message]) {
+        self.gauge.replace(messages);
+    }
+
     /// Takes over what the provider counted for the request that was just answered.
     pub(super) fn measured(&mut self, usage: Usage) {
         self.gauge.measured(usage);
@@ -473,6 +478,8 @@ impl Turn {
         self.compaction.gauge.replace(&messages);
         self.used = Used::of(&messages);
         self.history.clone_from(&messages);
+        // The prompt may be part of a summary now.
+        self.fresh = None;
         out.push(Action::RecordCompaction(Box::new((done.clone(), messages))));
         out.push(Action::Sync);
         let summary = done.summary.clone();

@@ -91,6 +91,7 @@ impl Turn {
         fault: Option<Fault>,
         out: &mut Vec<Action>,
     ) {
+        let withdrawn = self.fresh.take().is_some_and(|fresh| fresh.is_withdrawn());
         self.state = State::Idle;
         self.closing = None;
         self.references.clear();
@@ -104,6 +105,7 @@ impl Turn {
             usage: self.usage,
             cost: self.asked.cost().filter(|_| self.turns > 0 || self.usage.total() > 0),
             undelivered: std::mem::take(&mut self.steering),
+            withdrawn,
             denied: self.denied.clone(),
             changed: self.changed.clone(),
             duration: Duration::ZERO,

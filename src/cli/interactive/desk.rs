@@ -326,8 +326,17 @@ pub(super) fn export_to(
         .map_err(|denial| CliError::config(denial.sentence()))
         .and_then(|grant| {
             let stop = AtomicBool::new(false);
-            files::replace(&grant, &path, text.as_bytes(), Expected::Absent, &stop)
-                .map_err(|error| CliError::config(error.sentence()).hint("name a new file"))
+            files::replace(&grant, &path, text.as_bytes(), Expected::Absent, &stop).map_err(
+                |error| {
+                    let there = files::is_there(&path);
+                    let sentence = if there {
+                        format!("`{}` is there already; nothing was written", path.display())
+                    } else {
+                        error.sentence()
+                    };
+                    CliError::config(sentence).hint("name a new file")
+                },
+            )
         })?;
     Ok(Answer { text: format!("written to `{}`", path.display()), ..Answer::default() })
 }

@@ -109,6 +109,7 @@ impl Journal for Kept {
         let mut inner = lock(&self.0);
         match record {
             Record::Message(message) => inner.history.push(message.clone()),
+            Record::Withdrawn(count) => session::take_back(&mut inner.history, count),
             Record::Compaction { messages, .. } => inner.history = messages.to_vec(),
             _ => {}
         }

@@ -41,6 +41,39 @@ fn a_name_in_the_middle_of_a_long_session_comes_with_its_end() {
 }
 
 #[test]
+fn a_prompt_that_was_taken_back_is_in_the_file_and_not_in_the_conversation() {
+    let room = room();
+    let mut log = room.store.create(Path::new(WS)).unwrap();
+    say(&mut log, "before");
+    log.append(&Entry::End { outcome: "ok", error: None }).unwrap();
+    say(&mut log, "a mistake");
+    say(&mut log, "its file");
+    log.append(&Entry::Withdrawn { messages: 2 }).unwrap();
+    log.append(&Entry::End { outcome: "interrupted", error: None }).unwrap();
+    say(&mut log, "the right one");
+    let file = fs::read_to_string(log.path()).unwrap();
+    assert!(file.contains("a mistake"), "what was recorded stays");
+    drop(log);
+    assert_eq!(room.texts(), ["before", "the right one"]);
+    let prompts = room.store.prompts(&room.latest()).unwrap();
+    let told: Vec<_> = prompts.iter().map(|it| (it.text.as_str(), it.message)).collect();
+    assert_eq!(told, [("before", 0), ("the right one", 3)]);
+}
+
+#[test]
+fn no_file_takes_an_answer_or_a_result_out_of_the_conversation() {
+    let mut messages = vec![
+        Message::user("look"),
+        Message { role: Role::Assistant, blocks: vec![Block::Text { text: "seen".into() }] },
+        Message::user("more"),
+    ];
+    take_back(&mut messages, u64::MAX);
+    assert_eq!(messages.len(), 2, "only what a person said");
+    take_back(&mut messages, 1);
+    assert_eq!(messages.len(), 2);
+}
+
+#[test]
 fn a_name_of_another_shape_is_none_and_costs_nothing() {
     let room = room();
     let path = room.session(&["hello"]);

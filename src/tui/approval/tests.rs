@@ -397,5 +397,5 @@ fn a_command_of_the_persons_own_is_told_or_not() {
     }
     let (_, mut state) = enters("!sleep 60");
     code(&mut state, Code::Esc);
-    assert_eq!(code(&mut state, Code::Esc), [Effect::Tell(Op::Interrupt)]);
+    assert_eq!(code(&mut state, Code::Esc), [Effect::Tell(Op::TakeBack)]);
 }

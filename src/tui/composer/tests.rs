@@ -276,6 +276,37 @@ proptest::proptest! {
     }
 }
 
+#[test]
+fn a_very_long_text_that_comes_back_is_folded_and_whole() {
+    let long = "0123456789 word\n".repeat(10_000);
+    let mut composer = Composer::default();
+    composer.paste(&long);
+    composer.take();
+    composer.key(key("up"), 80);
+    assert!(composer.text().len() < 100, "from the history");
+    assert_eq!(composer.whole(), long);
+    // Again and again it is the same.
+    composer.key(key("C-p"), 80);
+    composer.key(key("C-n"), 80);
+    assert_eq!(composer.pastes.len(), 1);
+    let mut composer = composer_of("draft");
+    composer.put_before(&long);
+    assert!(composer.text().len() < 100, "before what is written");
+    assert_eq!(composer.whole(), format!("{long}\ndraft"));
+    // Control: what is not long is shown, and a paste in the draft stays one.
+    let mut composer = Composer::default();
+    composer.paste(&"x\n".repeat(20));
+    composer.put_before("short");
+    assert_eq!(composer.text(), "short\n[pasted 1: 20 lines]");
+    assert_eq!(composer.whole(), format!("short\n{}", "x\n".repeat(20)));
+}
+
+fn composer_of(text: &str) -> Composer {
+    let mut composer = Composer::default();
+    composer.set(text);
+    composer
+}
+
 proptest::proptest! {
     /// Whatever is pressed, the cursor stands between graphemes, and nothing breaks at any width.
     #[test]

@@ -32,7 +32,7 @@ impl State {
     /// Puts a text into an empty composer, to be sent or changed.
     pub fn draft(&mut self, text: Option<&str>) {
         if let Some(text) = text.filter(|_| self.composer.is_empty()) {
-            self.composer.set(text);
+            self.composer.put(text);
         }
     }
 }

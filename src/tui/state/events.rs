@@ -204,20 +204,17 @@ impl State {
     fn done(&mut self, summary: &Summary) -> Vec<Effect> {
         self.asking = None;
         self.finish_answer();
-        let interrupted = summary.outcome == Outcome::Interrupted;
         let mut work = self.work.take();
         for call in work.iter_mut().flat_map(|work| std::mem::take(&mut work.tools)) {
             self.broken_off(call);
         }
         let repeated = work.as_ref().is_some_and(|work| work.repeated);
-        if let Some(prompt) = work.and_then(|work| work.prompt) {
-            if interrupted && self.composer.is_empty() {
-                // Nothing came of it: it goes back to where it can be changed.
-                self.composer.set(&prompt);
-            } else {
-                let rows = block::prompt(&prompt, self.width);
-                self.rows.extend(rows);
-            }
+        let prompt = work.and_then(|work| work.prompt);
+        // Nothing came of it: it goes back to where it can be changed, before all that was said since.
+        let (back, stays) = if summary.withdrawn { (prompt, None) } else { (None, prompt) };
+        if let Some(prompt) = stays {
+            let rows = block::prompt(&prompt, self.width);
+            self.rows.extend(rows);
         }
         self.before.add(summary.usage, summary.cost);
         self.spent = self.before;
@@ -230,6 +227,9 @@ impl State {
         match summary.outcome {
             Outcome::Denied => self.say(Kind::Warning, "the run was denied what it needed"),
             Outcome::Incomplete => self.say(Kind::Warning, "the answer is incomplete"),
+            Outcome::Interrupted if summary.withdrawn => {
+                self.say(Kind::Note, "interrupted; the prompt was taken back");
+            }
             Outcome::Interrupted => self.say(Kind::Note, "interrupted"),
             Outcome::Ok | Outcome::Error | Outcome::Budget => {}
         }
@@ -254,20 +254,17 @@ impl State {
             }
             return Vec::new();
         }
+        left.splice(0..0, back);
         left.append(&mut self.next);
         self.give_back(left);
         Vec::new()
     }
 
     /// What was not delivered is nobody's loss: it comes back to be sent or changed.
-    fn give_back(&mut self, mut left: Vec<String>) {
-        if left.is_empty() {
-            return;
+    fn give_back(&mut self, left: Vec<String>) {
+        if !left.is_empty() {
+            self.composer.put_before(&left.join("\n"));
         }
-        if !self.composer.is_empty() {
-            left.push(self.composer.text().to_owned());
-        }
-        self.composer.set(&left.join("\n"));
     }
 }
 

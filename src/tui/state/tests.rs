@@ -58,6 +58,7 @@ fn done(outcome: Outcome) -> Event {
         usage: Usage::default(),
         cost: None,
         undelivered: Vec::new(),
+        withdrawn: false,
         denied: Vec::new(),
         changed: Vec::<PathBuf>::new(),
         duration: Duration::ZERO,
@@ -112,13 +113,14 @@ fn two_escapes_interrupt_and_one_does_not() {
     assert!(it.typed(&key(Code::Esc)).is_empty());
     it.at(Duration::from_secs(3));
     assert!(it.typed(&key(Code::Esc)).is_empty(), "too late for the first");
-    assert_eq!(it.typed(&key(Code::Esc)), [Effect::Tell(Op::Interrupt)]);
+    // What returns to the editor is taken back: the model must not have it as well.
+    assert_eq!(it.typed(&key(Code::Esc)), [Effect::Tell(Op::TakeBack)]);
     it.typed(&key(Code::Esc));
     assert!(it.typed(&key(Code::Esc)).is_empty(), "asked for once");
-    it.event(done(Outcome::Interrupted));
+    it.event(ended(Outcome::Interrupted, |it| it.withdrawn = true));
     // No word came of it: it is back in the editor and nowhere else.
     assert_eq!(it.composer.text(), "hi");
-    assert_eq!(rows(&mut it), ["· interrupted"]);
+    assert_eq!(rows(&mut it), ["· interrupted; the prompt was taken back"]);
 }
 
 #[test]
@@ -144,8 +146,12 @@ fn ctrl_c_empties_interrupts_and_leaves_when_it_comes_twice() {
     assert_eq!(it.typed(&ctrl('c')), [Effect::Quit]);
     let mut it = state();
     enters(&mut it, "hi");
-    assert_eq!(it.typed(&ctrl('c')), [Effect::Tell(Op::Interrupt)]);
+    assert_eq!(it.typed(&ctrl('c')), [Effect::Tell(Op::TakeBack)]);
     assert_eq!(it.typed(&ctrl('c')), [Effect::Quit]);
+    let mut it = state();
+    enters(&mut it, "hi");
+    it.event(Event::Text("part".into()));
+    assert_eq!(it.typed(&ctrl('c')), [Effect::Tell(Op::Interrupt)], "something came of it");
     let mut it = state();
     types(&mut it, "x");
     assert!(it.typed(&ctrl('d')).is_empty());
@@ -179,6 +185,37 @@ fn what_was_not_delivered_comes_back() {
     it.event(ended(Outcome::Interrupted, |it| it.undelivered = vec!["also".to_owned()]));
     assert_eq!(it.composer.text(), "also\nlater\ndraft");
     assert!(it.steering.is_empty() && it.next.is_empty());
+}
+
+#[test]
+fn what_comes_back_stands_in_the_order_in_which_it_was_said() {
+    let mut it = state();
+    enters(&mut it, "start");
+    enters(&mut it, "also");
+    types(&mut it, "later");
+    it.typed(&key(Code::Tab));
+    types(&mut it, "draft");
+    it.event(ended(Outcome::Interrupted, |it| {
+        it.undelivered = vec!["also".to_owned()];
+        it.withdrawn = true;
+    }));
+    assert_eq!(it.composer.text(), "start\nalso\nlater\ndraft");
+    // What the model has stays where it was said, and is not there twice.
+    let mut it = state();
+    enters(&mut it, "start");
+    it.event(done(Outcome::Interrupted));
+    assert_eq!(it.composer.text(), "");
+    assert_eq!(rows(&mut it), ["", "› start", "", "· interrupted"]);
+}
+
+#[test]
+fn a_hint_beside_an_error_is_no_second_error() {
+    let mut it = state();
+    it.answered("", "kli: it is there\nhint: name another\nkli: and this", true);
+    assert_eq!(
+        rows(&mut it),
+        ["error: it is there", "· hint: name another", "error: and this", ""]
+    );
 }
 
 #[test]

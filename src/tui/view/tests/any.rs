@@ -141,6 +141,7 @@ fn apply(it: &mut State, step: Step, now: &mut u64) {
                 usage: crate::message::Usage::default(),
                 cost: None,
                 undelivered: Vec::new(),
+                withdrawn: false,
                 denied: Vec::new(),
                 changed: Vec::new(),
                 duration: Duration::ZERO,
