@@ -214,11 +214,12 @@ impl Agent {
         let mut next = Some(input);
         let mut done = false;
         let mut lost: Option<String> = None;
-        if !std::mem::replace(&mut self.declared, true) {
+        if !self.declared {
             // The very value that the bench checks calls against, written down first.
             let report = Report::new(&self.bench.subject, self.parts.confinement);
-            if let Performed::Failed(message) = self.append(Record::Authority(&report)) {
-                lost = Some(message);
+            match self.append(Record::Authority(&report)) {
+                Performed::Failed(message) => lost = Some(message),
+                Performed::Ok | Performed::Done => self.declared = true,
             }
         }
         while let Some(input) = next.take() {
@@ -248,7 +249,10 @@ impl Agent {
                 }
             }
             match lost.take() {
-                Some(message) if done => emit(events, Event::Notice(message)),
+                // Without a prompt there is no summary to say it.
+                Some(message) if done || self.turn.is_idle() => {
+                    emit(events, Event::Notice(message));
+                }
                 Some(message) => next = Some(Input::Stop(Why::Journal(message))),
                 None => {}
             }

@@ -215,11 +215,14 @@ impl Place {
 
     async fn start(&self) -> Result<Session, String> {
         let mut starting = session::start()?;
+        // Until it is there: whoever gives it up meanwhile leaves its thread behind.
+        self.lock().lost.push(Weak::clone(&starting.alive));
         let last = Instant::now().checked_add(START);
         let mut look = interval(LOOK);
         let why = loop {
             tokio::select! {
                 session = &mut starting.ready => {
+                    self.lock().lost.retain(|thread| !thread.ptr_eq(&starting.alive));
                     return session.unwrap_or_else(|_| Err("the engine of eval did not start".to_owned()));
                 }
                 _ = look.tick() => {
@@ -232,7 +235,6 @@ impl Place {
                 }
             }
         };
-        self.lock().lost.push(starting.alive);
         Err(why)
     }
 }

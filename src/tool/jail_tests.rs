@@ -53,7 +53,7 @@ fn inner(place: &Path) {
     let at = |name: &str| place.join(name).display().to_string();
     let jailed = Stage::with_host(Host::with_marker(place.join("marker")));
     let free = Stage::new();
-    let (read_only, masked) = ("`writablePaths` would change that", "hidden inside by `denyRead`");
+    let (read_only, masked) = ("`writablePaths` would change that", "hidden inside: `denyRead`");
     let edits = json!([{"old": "old", "new": "new"}]);
     for (tool, arguments) in [
         (&Write as &dyn super::Tool, json!({"path": at("read-only/new"), "content": "x"})),

@@ -105,9 +105,13 @@ impl Target {
     /// Returns the outcome for a refusal of the system.
     pub(super) fn refused(&self, error: &HostError) -> Outcome {
         let mut text = error.sentence();
-        let is_read_only = error.errno() == Some(libc::EROFS);
-        if is_read_only && self.context.host.is_jailed() {
-            text.push_str(if self.is_masked() { MASKED } else { READ_ONLY });
+        if self.context.host.is_jailed() {
+            match error.errno() {
+                // A mask is nobody's to write: which of the two comes first is the kernel's choice.
+                Some(libc::EROFS | libc::EACCES) if self.is_masked() => text.push_str(MASKED),
+                Some(libc::EROFS) => text.push_str(READ_ONLY),
+                _ => {}
+            }
         }
         Outcome::error(text)
     }
@@ -132,7 +136,10 @@ impl Target {
 
 const READ_ONLY: &str =
     "\nsandbox: this place is read-only inside; naming it in `writablePaths` would change that";
-const MASKED: &str = "\nsandbox: this path is hidden inside by `denyRead`; taking it out of that list would change that";
+/// What a mask lies on cannot be seen from inside, so both reasons are named.
+const MASKED: &str = "\nsandbox: this path is hidden inside: `denyRead` hides it (taking it out of \
+     that list would change that), or it is a socket or named pipe of the host, or a directory of \
+     such (`allowSockets` keeps the sockets that it names)";
 
 /// Returns a text without control characters, so that a name cannot fake a line: their bytes are
 /// shown as `\xHH`.

@@ -348,9 +348,14 @@ fn a_thousand_schedules_of_faults_come_to_what_they_must() {
     let mut stops = stops.into_inner().unwrap();
     stops.sort();
     if let Some(median) = stops.get(stops.len() / 2) {
-        println!("{} stops, median {median:?}, longest {:?}", stops.len(), stops[stops.len() - 1]);
+        let longest = stops[stops.len() - 1];
+        println!("{} stops, median {median:?}, longest {longest:?}", stops.len());
+        // Sixteen runs share the machine, so one of them may wait for it, but none for its server.
         assert!(*median < Duration::from_millis(100), "a stop takes {median:?}");
+        assert!(longest < Duration::from_secs(5), "a stop takes {longest:?}");
     }
+    let is_whole = std::env::var_os("KLI_FAULT_SEED").is_none();
+    assert!(!is_whole || stops.len() > 50, "{} were stopped", stops.len());
 }
 
 #[test]

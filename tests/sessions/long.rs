@@ -204,7 +204,8 @@ impl Random {
     }
 }
 
-/// Twenty-five runs, of two hundred, that are killed at random moments, some of them twice, and then go on.
+/// Twenty-five kills, of two hundred, at random moments of a run, some of them followed by another in the
+/// resumed run; then it goes on. A run that ends before its kill must come to the same, and counts as none.
 fn kills(part: u64) {
     let seed = std::env::var("KLI_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| {
@@ -223,9 +224,11 @@ fn kills(part: u64) {
     let (files, wanted) = (whole.files(), essence(&whole.last.lock().unwrap()));
     assert_eq!((files.len(), wanted.len()), (5, 7), "{files:?} {wanted:?}");
 
-    let (mut killed, mut interrupted) = (0, 0);
+    let (mut killed, mut interrupted, mut round) = (0, 0, 0);
     let mut random = Random(seed.wrapping_mul(part * 2 + 1) | 1);
-    for round in 0..25 {
+    while killed < 25 {
+        round += 1;
+        assert!(round <= 100, "{killed} of {round}: the kills come too late");
         let place = Place::new();
         let mut ended = place.kill(
             &["-p", "go", "--model", "anthropic/m"],
@@ -257,8 +260,9 @@ fn kills(part: u64) {
         came.retain(|line| line != "assistant \"all done\"");
         assert_eq!(came, wanted, "{said}");
     }
-    println!("25 runs, {killed} killed before their end, {interrupted} in the middle of a call");
-    assert!(killed > 3, "{killed}: the kills came in time");
+    println!(
+        "{round} runs, {killed} killed before their end, {interrupted} in the middle of a call"
+    );
 }
 
 #[test]

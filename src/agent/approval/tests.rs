@@ -48,6 +48,7 @@ struct Talk {
     recording: Vec<Value>,
     layers: Vec<(Source, Narrowing)>,
     own: Vec<(Source, Narrowing)>,
+    time: Option<Duration>,
 }
 
 /// What came of it.
@@ -76,6 +77,7 @@ impl Talk {
             recording,
             layers: vec![(Source::Profile("careful".into()), Narrowing::Approve(Approve::Writes))],
             own: Vec::new(),
+            time: None,
         }
     }
 
@@ -128,7 +130,7 @@ impl Talk {
             }),
             system: String::new(),
             history: Vec::new(),
-            budgets: Budgets::default(),
+            budgets: Budgets { time: self.time, ..Budgets::default() },
             retry: Retry::default(),
             redactor: Redactor::new(["sk-very-secret-0"]),
             compaction: Policy::default(),
@@ -527,6 +529,24 @@ fn a_stop_while_a_call_waits_leaves_no_effect_and_a_session_that_is_whole() {
     let talk = Talk::new(&[calls(&[("bash", touch("one"))])]);
     talk.submit(|question| says(question, Answer::Once));
     assert!(talk.at("one").exists());
+}
+
+#[test]
+fn the_time_of_a_run_goes_on_while_a_call_waits_and_ends_it() {
+    let mut talk = Talk::new(&[calls(&[("bash", touch("one")), ("read", json!({"path": "."}))])]);
+    talk.time = Some(Duration::from_millis(300));
+    // The person is there, and says nothing to the question.
+    let other = |question: &Question| Op::Approve { id: question.id + 1, answer: Answer::Once };
+    let came = talk.submit(|question| vec![other(question)]);
+    assert_eq!((came.summary.outcome, came.summary.exit), (Outcome::Budget, 5));
+    assert!(!talk.at("one").exists());
+    assert_eq!((came.questions.len(), came.withdrawn), (1, 1));
+    let denied: Vec<&str> = came.summary.denied.iter().map(|denied| &*denied.tool).collect();
+    assert_eq!(denied, ["bash"], "what was not approved is listed, and nothing else");
+    // Control: an answer within the time.
+    talk.time = Some(Duration::from_secs(20));
+    let came = talk.submit(|question| says(question, Answer::Once));
+    assert_eq!((came.summary.exit, talk.at("one").exists()), (0, true));
 }
 
 #[test]

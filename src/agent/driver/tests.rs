@@ -152,6 +152,51 @@ fn what_cannot_be_recorded_is_not_done() {
     }
 }
 
+/// Runs operations one after the other and returns what was told.
+fn all(parts: Parts, said: Vec<Op>) -> Vec<Event> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (ops, inbox) = mpsc::unbounded_channel();
+    let (outbox, mut events) = mpsc::unbounded_channel();
+    for op in said {
+        ops.send(op).unwrap();
+    }
+    drop(ops);
+    runtime.block_on(Agent::new(parts).run(inbox, outbox));
+    std::iter::from_fn(|| events.try_recv().ok()).collect()
+}
+
+#[test]
+fn what_the_run_may_do_is_recorded_before_the_next_prompt_when_it_could_not_be_at_first() {
+    let kept = Arc::default();
+    let prompts = vec![Op::Submit("hi".into()), Op::Submit("again".into())];
+    let told = all(parts(&[0], &kept), prompts);
+    let ends: Vec<u8> = told
+        .iter()
+        .filter_map(|event| if let Event::Done(it) = event { Some(it.exit) } else { None })
+        .collect();
+    assert_eq!(ends, [1, 0]);
+    assert_eq!(*kept.lock().unwrap(), ["end", "authority", "message", "message", "end"]);
+}
+
+#[test]
+fn a_persons_command_that_cannot_be_recorded_is_said() {
+    for (refused, wanted) in [(&[1][..], &["no space"][..]), (&[], &[])] {
+        let kept = Arc::default();
+        let parts = Parts {
+            tools: crate::tool::standard(),
+            own: Some(Arc::new(Subject::new([]))),
+            ..parts(refused, &kept)
+        };
+        let told = all(parts, vec![Op::Shell { command: "echo out".into(), tells: true }]);
+        let notices: Vec<&str> = told
+            .iter()
+            .filter_map(|event| if let Event::Notice(it) = event { Some(&**it) } else { None })
+            .collect();
+        assert_eq!(notices, wanted, "{told:?}");
+        assert_eq!(kept.lock().unwrap().contains(&"message"), wanted.is_empty());
+    }
+}
+
 /// A model that never answers.
 #[derive(Debug)]
 struct Silent;

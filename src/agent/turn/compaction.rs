@@ -28,8 +28,11 @@ pub(super) struct Compaction {
     /// What the person set.
     bound: Option<u64>,
     gauge: Gauge,
-    /// Whether it was done since the last answer: doing it again would bring nothing.
+    /// Whether it was done since the last answer: at the threshold it is not done again.
     tried: bool,
+    /// Whether as much as can be was left out since the last answer: doing it again would bring
+    /// nothing, also when the model says that its window is full. At the threshold less is left out.
+    exhausted: bool,
     /// What was left the last time when that was still too much.
     floor: u64,
     /// A person asked for it while the agent worked, perhaps with a focus.
@@ -87,7 +90,7 @@ impl Compacting {
 impl Compaction {
     pub(super) fn new(history: &[Message]) -> Self {
         let (policy, gauge) = (Policy::default(), Gauge::new(0, history));
-        Self { policy, bound: None, gauge, tried: false, floor: 0, wanted: None }
+        Self { policy, bound: None, gauge, tried: false, exhausted: false, floor: 0, wanted: None }
     }
 
     /// Counts a message that was added to the conversation.
@@ -95,6 +98,7 @@ impl Compaction {
         self.gauge.add(message);
         if message.role == Role::Assistant {
             self.tried = false;
+            self.exhausted = false;
         }
     }
 
@@ -112,6 +116,7 @@ impl Compaction {
     /// while it tried.
     pub(super) fn begin(&mut self, window: Option<u64>) {
         self.tried = false;
+        self.exhausted = false;
         self.policy.window = self.bound.into_iter().chain(window).min();
     }
 
@@ -119,6 +124,12 @@ impl Compaction {
     pub(super) fn asks(&mut self, window: Option<u64>) {
         self.begin(window);
         self.floor = 0;
+    }
+
+    /// It is being done for this reason.
+    fn tries(&mut self, reason: Reason) {
+        self.tried = true;
+        self.exhausted |= reason != Reason::Threshold;
     }
 
     fn is_due(&self) -> bool {
@@ -206,7 +217,7 @@ impl Turn {
     /// Makes the conversation shorter because the model said that its window is full, and asks again;
     /// `false` when that was done already or brings nothing.
     pub(super) fn refit(&mut self, out: &mut Vec<Action>) -> bool {
-        if self.compaction.tried {
+        if self.compaction.exhausted {
             return false;
         }
         if self.spent_out(out) {
@@ -266,7 +277,7 @@ impl Turn {
         // The summary of a summary alone is none.
         let is_old = boundary > 1 || (boundary == 1 && self.history.first().is_some_and(is_own));
         if trimmed > 0 && (is_enough || !is_old) && after < before {
-            self.compaction.tried = true;
+            self.compaction.tries(reason);
             let done = Compacted { reason, before, after, trimmed, summarised: 0, summary: None };
             self.apply(done, messages, then, out);
             return true;
@@ -274,7 +285,7 @@ impl Turn {
         if !is_old {
             return false;
         }
-        self.compaction.tried = true;
+        self.compaction.tries(reason);
         self.state = State::Compacting(Box::new(Compacting {
             reason,
             then,
@@ -460,7 +471,7 @@ impl Turn {
             return;
         }
         work.attempt = 0;
-        self.compaction.tried = true;
+        self.compaction.tries(work.reason);
         self.state = State::Compacting(work);
         self.summarise(out);
     }

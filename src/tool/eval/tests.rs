@@ -1,7 +1,10 @@
 //! Forms through the tool, in a stage without a run's desk; calls through the desk are tested in
 //! whole runs.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 
@@ -340,6 +343,97 @@ fn an_interrupt_stops_the_form_and_the_session_stays() {
     fails(&stage, "kept", "kept");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(stage.context.state.eval.lock().lost.len(), 1);
+}
+
+/// The test below, which leaves a lock held for good: its inner half runs in a process of its own.
+const HELD: &str =
+    "tool::eval::tests::a_lock_that_a_lost_session_holds_stops_sessions_and_nothing_else";
+
+#[test]
+fn a_lock_that_a_lost_session_holds_stops_sessions_and_nothing_else() {
+    if std::env::var_os("KLI_TEST_HELD").is_some() {
+        return inner_of_held();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", HELD, "--nocapture"]).env("KLI_TEST_HELD", "1");
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let last = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if Instant::now() > last => break None,
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let status = status.unwrap_or_else(|| panic!("the run waits for the lock itself: {text}"));
+    assert!(status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn inner_of_held() {
+    let stage = Stage::new();
+    gives(&stage, "(define kept 7)", "(no value)");
+    hold_the_table();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Words that nobody has said yet, for each part of the table.
+    let words: String = (0..500).map(|number| format!("'never-said-{number} ")).collect();
+    let form = json!({ "form": format!("(list {words})"), "timeout": 1 });
+    let invocation = stage.prepare(&Eval, &form).unwrap();
+    let mut longest = Duration::ZERO;
+    let outcome = runtime.block_on(async {
+        let others = async {
+            loop {
+                let before = Instant::now();
+                sleep(Duration::from_millis(10)).await;
+                longest = longest.max(before.elapsed());
+            }
+        };
+        tokio::select! {
+            outcome = stage.admitted(invocation) => outcome,
+            () = others => unreachable!(),
+        }
+    });
+    assert!(outcome.is_error && outcome.text.contains("the session is lost"), "{}", outcome.text);
+    assert!(longest > Duration::ZERO && longest < Duration::from_secs(1), "{longest:?}");
+    // No other engine starts either; one that is given up before it has is counted all the same.
+    let lost = || stage.context.state.eval.lock().lost.len();
+    for number in 1..MOST_LOST {
+        assert_eq!(lost(), number);
+        let start = Instant::now();
+        give_up(&stage, "(+ 1 1)", Duration::from_millis(300));
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
+    fails(&stage, "(+ 1 1)", "eval is closed");
+}
+
+/// Leaves a lock of the engine's table of words held for good, as a session does that is frozen in the
+/// middle of taking a word in.
+fn hold_the_table() {
+    use std::io::Write as _;
+
+    use steel::parser::interner::InternedString;
+
+    let bounds = Bounds::new(1 << 20, 4 << 20);
+    let own = Arc::clone(&bounds);
+    std::thread::Builder::new()
+        .stack_size(8 << 20)
+        .spawn(move || {
+            own.enter(8 << 20);
+            // All memory that is asked for here is asked for by the table, under its lock.
+            let mut word = [0_u8; 20];
+            for number in 0_u64.. {
+                write!(&mut word[..], "{number:020}").unwrap();
+                let _word: InternedString = str::from_utf8(&word).unwrap().into();
+            }
+        })
+        .unwrap();
+    let last = Instant::now() + Duration::from_secs(20);
+    while bounds.frozen() != Some(Frozen::Memory) {
+        assert!(Instant::now() < last, "the table grows without memory");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

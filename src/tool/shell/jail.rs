@@ -65,7 +65,8 @@ const RULES: [Rule; 8] = [
         holds: hides,
         signs: &["Device or resource busy", "EBUSY"],
         line: "[sandbox: a hidden path reads as empty and can be neither removed nor moved for the \
-               whole run; the option `sandbox.denyRead` lists what is hidden]",
+               whole run; the option `sandbox.denyRead` lists what is hidden, and \
+               `sandbox.allowSockets` the sockets that are not]",
     },
     Rule {
         holds: has_no_network,

@@ -185,6 +185,25 @@ fn a_full_window_makes_for_one_compaction_and_then_for_a_clear_end() {
 }
 
 #[test]
+fn a_window_that_is_full_though_the_threshold_was_kept_makes_for_one_compaction_too() {
+    // What trimming brought is enough by kli's own count, not by the model's.
+    let mut turn = machine(long(10, 4000), policy(12_000));
+    let actions = turn.step(Input::Submit("now this".into()));
+    assert_eq!(compacted(&actions).unwrap().reason, Reason::Threshold);
+    let actions = turn.step(failed(Class::ContextFull));
+    assert!(summarises(&actions).is_some() && !asks(&actions), "{actions:?}");
+    turn.step(say("all of it"));
+    let actions = turn.step(done());
+    let told = compacted(&actions).unwrap();
+    assert_eq!((told.reason, told.summary.as_deref()), (Reason::ContextFull, Some("all of it")));
+    assert!(asks(&actions) && told.after < told.before);
+    assert_eq!(strict(turn.history()), Ok(()));
+    let end = turn.step(failed(Class::ContextFull));
+    assert!(compacted(&end).is_none() && summarises(&end).is_none() && !asks(&end));
+    assert_eq!(summary(&end).exit, 4);
+}
+
+#[test]
 fn what_cannot_shrink_is_not_sent_again() {
     let mut turn = machine(Vec::new(), Policy::default());
     turn.step(Input::Submit("p".repeat(100_000)));
