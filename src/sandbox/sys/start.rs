@@ -169,6 +169,12 @@ extern "C" fn run(child: *mut libc::c_void) -> libc::c_int {
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::disallowed_methods,
+        clippy::exit,
+        reason = "a test starts itself anew to be at fault, and reads its code"
+    )]
+
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
@@ -178,7 +184,6 @@ mod tests {
 
     /// Not a test of its own: started by the next one.
     #[test]
-    #[expect(clippy::exit, reason = "its parent reads the code")]
     fn a_process_whose_child_is_at_fault() {
         if std::env::var_os(AT_FAULT).is_none() {
             return;
