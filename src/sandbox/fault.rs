@@ -16,6 +16,10 @@ static INSIDE: AtomicI32 = AtomicI32::new(0);
 /// Whether what the monitor leaves behind becomes a child of this process (`nestedUserns`).
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
+/// Whether this is a child that has not executed its program yet. It shares the memory with its parent, or
+/// has its numbers from another namespace, so it ends itself alone.
+static CHILD: AtomicBool = AtomicBool::new(false);
+
 /// Everything but this process, which is process 1 of the jail.
 const ALL: i32 = -1;
 
@@ -37,12 +41,21 @@ pub(super) fn is_last_stage() {
     INSIDE.store(ALL, Ordering::Relaxed);
 }
 
+/// Notes that what runs from here on is a child of this process, or no longer is. Async-signal-safe.
+pub(super) fn is_child(child: bool) {
+    CHILD.store(child, Ordering::Relaxed);
+}
+
 #[expect(
     clippy::exit,
     clippy::disallowed_methods,
     reason = "nothing can go on after a fault of its own"
 )]
 fn end(fault: &PanicHookInfo<'_>) {
+    if CHILD.load(Ordering::Relaxed) {
+        tell(fault, "nothing was started");
+        sys::end_at_once(FAILED);
+    }
     let inside = INSIDE.swap(0, Ordering::Relaxed);
     if inside != 0 {
         sys::kill(inside, libc::SIGKILL);
@@ -55,16 +68,19 @@ fn end(fault: &PanicHookInfo<'_>) {
         }
     }
     terminal::put_back_after_fault();
+    tell(fault, "everything inside was ended");
+    std::process::exit(FAILED.into());
+}
+
+fn tell(fault: &PanicHookInfo<'_>, done: &str) {
     let words = fault.payload_as_str().unwrap_or("unknown");
     let place = fault.location().map(ToString::to_string).unwrap_or_default();
     // Nobody is left to tell when this fails; the code says it too.
     drop(writeln!(
         io::stderr(),
-        "kli-sandbox: a fault of its own at {place} ({}), everything inside was ended: please \
-         report it",
+        "kli-sandbox: a fault of its own at {place} ({}), {done}: please report it",
         plan::printable(words)
     ));
-    std::process::exit(FAILED.into());
 }
 
 #[cfg(test)]

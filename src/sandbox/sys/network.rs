@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use super::super::fault;
+
 /// Puts a TCP socket of the network namespace of the process behind `jail` in the place of each
 /// descriptor of `places`, of the address family that is named with it.
 ///
@@ -20,6 +22,7 @@ pub(in super::super) fn sockets_in(
     let child = unsafe {
         let child = libc::syscall(libc::SYS_clone, flags, none, none, none, none);
         if child == 0 {
+            fault::is_child(true);
             libc::_exit(enter(jail, places));
         }
         child

@@ -7,6 +7,8 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 
+use super::super::fault;
+
 /// One step.
 type Step = Box<dyn FnMut() -> io::Result<()>>;
 
@@ -105,7 +107,9 @@ impl Start {
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
             let top = stack.as_mut_ptr_range().end.cast();
             let pid = libc::clone(run, top, flags, (&raw mut child).cast());
-            (pid, io::Error::last_os_error())
+            let error = io::Error::last_os_error();
+            fault::is_child(false);
+            (pid, error)
         };
         if pid < 0 {
             return Err(error);
@@ -146,6 +150,7 @@ extern "C" fn run(child: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the caller's structure, which it does not touch meanwhile; async-signal-safe calls only,
     // and it is left by `exec` or by the end of this process.
     unsafe {
+        fault::is_child(true);
         let child = &mut *child.cast::<Child<'_>>();
         for step in &mut *child.steps {
             if let Err(error) = step() {
@@ -164,9 +169,58 @@ extern "C" fn run(child: *mut libc::c_void) -> libc::c_int {
 
 #[cfg(test)]
 mod tests {
+    #![expect(
+        clippy::disallowed_methods,
+        clippy::exit,
+        reason = "a test starts itself anew to be at fault, and reads its code"
+    )]
+
+    use std::process::{Command, Stdio};
     use std::time::Duration;
 
     use super::*;
+
+    const AT_FAULT: &str = "KLI_TEST_CHILD_AT_FAULT";
+
+    /// Not a test of its own: started by the next one.
+    #[test]
+    fn a_process_whose_child_is_at_fault() {
+        if std::env::var_os(AT_FAULT).is_none() {
+            return;
+        }
+        fault::prepare();
+        let inside = Command::new("sleep").arg("600").stderr(Stdio::null()).spawn().unwrap();
+        let number = i32::try_from(inside.id()).unwrap();
+        fault::is_monitor(number, false);
+        let mut start = Start::default();
+        // SAFETY: async-signal-safe calls only, until the fault.
+        unsafe { start.before(|| panic!("a step")) };
+        let pid = start.file(c"/bin/true", &[c"true".into()]).unwrap();
+        let mut status = 0;
+        // SAFETY: the status outlives the calls; no memory is involved else.
+        let lives = unsafe {
+            libc::waitpid(pid, &raw mut status, 0);
+            let lives = libc::waitpid(number, std::ptr::null_mut(), libc::WNOHANG) == 0;
+            libc::kill(number, libc::SIGKILL);
+            libc::waitpid(number, std::ptr::null_mut(), 0);
+            lives
+        };
+        std::process::exit(if lives { libc::WEXITSTATUS(status) - 100 } else { 1 });
+    }
+
+    #[test]
+    fn a_fault_before_exec_ends_the_child_alone() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "sandbox::sys::start::tests::a_process_whose_child_is_at_fault"])
+            .args(["--nocapture", "--test-threads", "1"])
+            .env(AT_FAULT, "1")
+            .output()
+            .unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(25), "{words}");
+        assert!(words.contains("(a step), nothing was started: please report it"), "{words}");
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
 
     #[test]
     fn a_stop_that_waits_does_not_hold_the_monitor_and_with_it_the_launcher() {
