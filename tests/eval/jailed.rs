@@ -88,6 +88,7 @@ struct Hidden {
     read_file: String,
     listed: &'static str,
     run_cat: String,
+    delete: String,
 }
 
 /// The attempts on a file that is hidden: first all that look, then all that write.
@@ -119,11 +120,7 @@ fn hidden(what: &'static str, file: &str, says: &Hidden) -> Row {
                 ),
                 attempt(form(listed), says.listed, "=> there"),
                 attempt(form(format!("(cadr (run \"cat\" \"{file}\"))")), &says.run_cat, "by-eval"),
-                attempt(
-                    form(format!("(delete-file \"{file}\")")),
-                    format!("cannot remove `{file}`: read-only file system"),
-                    "(no value)",
-                ),
+                attempt(form(format!("(delete-file \"{file}\")")), &says.delete, "(no value)"),
             ],
         ],
     }
@@ -142,6 +139,7 @@ fn hidden_file(file: &str) -> Row {
             read_file: "=> \"\"".into(),
             listed: "=> there",
             run_cat: "=> \"(no output)\\n[exit status 0]\"".into(),
+            delete: format!("cannot remove `{file}`: read-only file system"),
         },
     )
 }
@@ -160,6 +158,8 @@ fn in_hidden_directory(file: &str) -> Row {
             read_file: absent,
             listed: "=> absent",
             run_cat: format!("=> \"cat: {file}: No such file or directory\\n[exit status 1]\""),
+            // It is looked at first, to be kept for an undo.
+            delete: format!("cannot remove `{file}`: no such file or directory"),
         },
     )
 }

@@ -86,7 +86,7 @@ fn a_session_of_50_mb_opens_within_100_mb() {
     assert!((50_000..100_000).contains(&peak), "{peak} KiB, of which 50 MB are the messages");
     let took = number_after(&said, "took");
     println!("50 MB opened in {took} ms of work and {peak} KiB");
-    // Without optimisation: the program itself takes about a fifth.
+    // The target of 300 ms is that of the program; this here is built without optimisation.
     assert!((1..2000).contains(&took), "{took} ms");
 }
 

@@ -1,6 +1,8 @@
 //! Forms through the tool, in a stage without a run's desk; calls through the desk are tested in
 //! whole runs.
 
+#![expect(clippy::disallowed_methods, reason = "a test runs its other half in another process")]
+
 use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
