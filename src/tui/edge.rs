@@ -6,7 +6,7 @@
 
 mod editing;
 mod signals;
-mod writer;
+pub(super) mod writer;
 
 use std::{collections::VecDeque, io, os::fd::OwnedFd, sync::Arc, time::Duration};
 

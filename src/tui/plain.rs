@@ -17,20 +17,24 @@ use crate::agent::{Event, Op};
 use super::{
     approval::{Asking, LINES, PAUSE},
     block::{self, Kind},
-    edge::{Answer, Conversation, End, Look, Root, is_silent, read, size},
+    edge::{Answer, Conversation, End, Look, Root, is_silent, read, size, writer::Writer},
     found::Found,
-    guard::write,
     key::{Key, Typed},
     state::{Effect, State},
 };
 
 /// How long the agent has to end when the person leaves.
 const ENDING: Duration = Duration::from_secs(2);
+/// How long a terminal has to take what is printed last.
+const LAST: Duration = Duration::from_secs(1);
 /// What says that a line is waited for.
 const ASK: &str = "> ";
 
 struct Plain<'a> {
-    terminal: OwnedFd,
+    /// A terminal may be slow, or stopped: it is written to beside the loop, so that signals are seen.
+    writer: Writer,
+    /// What is to be printed.
+    out: String,
     state: State,
     talk: Conversation,
     root: &'a mut dyn Root,
@@ -61,26 +65,30 @@ pub async fn run_plain(
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
     state.begin(first.facts.clone(), &first.history, &first.notices);
+    let (writer, out) = (Writer::alone(terminal)?, String::new());
     let mut plain =
-        Plain { terminal, state, talk: first, root, agent_is_there: true, asking: false };
+        Plain { writer, out, state, talk: first, root, agent_is_there: true, asking: false };
     let facts = &plain.state.facts;
     let hello = format!(
         "kli, {}, {}, profile {}. /help lists commands.\n",
         facts.model, facts.confinement, facts.profile
     );
-    plain.print(&super::cells::clean(&hello))?;
+    plain.print(&super::cells::clean(&hello));
     if let Some(prompt) = look.prompt {
         let effects = plain.state.submit(prompt);
-        plain.perform(effects)?;
+        plain.perform(effects);
     }
     let mut waiting = Vec::new();
     let code = loop {
         plain.state.at(start.elapsed());
-        plain.show()?;
-        if plain.state.wants_quiet() && is_silent(&input) {
+        plain.show();
+        if !plain.is_busy() && plain.state.wants_quiet() && is_silent(&input) {
             plain.state.quiet();
-            plain.invite()?;
+            plain.invite();
         }
+        plain.flush();
+        // What goes on waits for the terminal, so nothing heaps up.
+        let free = !plain.is_busy();
         let waits = plain.state.wants_quiet();
         let effects = tokio::select! {
             biased;
@@ -91,7 +99,16 @@ pub async fn run_plain(
                 plain.state.at(start.elapsed());
                 plain.state.typed(&Typed::Key(Key::ctrl('c')))
             }
-            bytes = read(&input) => {
+            ok = plain.writer.written() => {
+                if !ok {
+                    // A terminal that is gone is as good as HUP.
+                    break Some(143);
+                }
+                plain.state.at(start.elapsed());
+                plain.state.written();
+                Vec::new()
+            }
+            bytes = read(&input), if free => {
                 let Ok(bytes) = bytes else { break None };
                 waiting.extend_from_slice(&bytes);
                 let mut effects = Vec::new();
@@ -108,23 +125,23 @@ pub async fn run_plain(
                 }
                 effects
             }
-            event = plain.talk.events.recv(), if plain.agent_is_there => if let Some(event) = event {
-                plain.event(event)?
+            event = plain.talk.events.recv(), if free && plain.agent_is_there => if let Some(event) = event {
+                plain.event(event)
             } else {
                 plain.agent_is_there = false;
                 plain.state.agent_is_gone();
                 Vec::new()
             },
-            () = &mut plain.talk.agent, if plain.agent_is_there => {
+            () = &mut plain.talk.agent, if free && plain.agent_is_there => {
                 plain.agent_is_there = false;
                 while let Ok(event) = plain.talk.events.try_recv() {
-                    plain.event(event)?;
+                    plain.event(event);
                 }
                 plain.state.agent_is_gone();
                 Vec::new()
             }
-            () = sleep(PAUSE / 3), if waits => Vec::new(),
-            Some(answer) = answers.recv() => {
+            () = sleep(PAUSE / 3), if free && waits => Vec::new(),
+            Some(answer) = answers.recv(), if free => {
                 match answer.found {
                     Some(Found::Choices(choices)) => {
                         plain.state.answered(&choices.as_text(), "", false);
@@ -134,7 +151,7 @@ pub async fn run_plain(
                 }
             }
         };
-        if plain.perform(effects)? {
+        if plain.perform(effects) {
             break None;
         }
     };
@@ -143,12 +160,24 @@ pub async fn run_plain(
 }
 
 impl Plain<'_> {
-    fn print(&mut self, text: &str) -> io::Result<()> {
-        write(&self.terminal, text.as_bytes(), None)
+    fn print(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    /// Says whether something is still to be written.
+    fn is_busy(&self) -> bool {
+        self.writer.is_busy() || !self.out.is_empty()
+    }
+
+    /// Hands on what is to be printed, once the terminal has taken all before.
+    fn flush(&mut self) {
+        if !self.writer.is_busy() && !self.out.is_empty() {
+            self.writer.write(std::mem::take(&mut self.out));
+        }
     }
 
     /// Prints what is final, and asks for a line when nothing goes on.
-    fn show(&mut self) -> io::Result<()> {
+    fn show(&mut self) {
         let rows = self.state.take_rows();
         if !rows.is_empty() {
             let mut text = if self.asking { "\n".to_owned() } else { String::new() };
@@ -157,55 +186,52 @@ impl Plain<'_> {
                 text.push('\n');
             }
             self.asking = false;
-            self.print(&text)?;
+            self.print(&text);
         }
         if !self.state.is_moving() && !self.asking {
             self.asking = true;
-            self.print(ASK)?;
+            self.print(ASK);
         }
-        Ok(())
     }
 
     /// Takes an event. What is drawn elsewhere while it lasts is said here when it begins.
-    fn event(&mut self, event: Event) -> io::Result<Vec<Effect>> {
+    fn event(&mut self, event: Event) -> Vec<Effect> {
         if let Event::ToolStarted { name, arguments, .. } = &event {
             let title = format!("running {}\n", block::title(name, arguments));
-            self.show()?;
-            self.print(&title)?;
+            self.show();
+            self.print(&title);
         }
         let asks = matches!(event, Event::Approval(_));
         let effects = self.state.event(event);
         if asks {
-            self.show()?;
-            self.question()?;
+            self.show();
+            self.question();
         }
-        Ok(effects)
+        effects
     }
 
     /// Prints the question whole.
-    fn question(&mut self) -> io::Result<()> {
-        let Some(asking) = self.state.open_question() else { return Ok(()) };
+    fn question(&mut self) {
+        let Some(asking) = self.state.open_question() else { return };
         let rows = asking.body(self.state.width);
         let text: Vec<String> =
             rows.iter().map(|row| format!("{}\n", row.text().trim_end())).collect();
         let confinement = super::cells::clean(&self.state.facts.confinement);
-        self.print(&format!("{}  {confinement}\n", text.concat()))?;
+        self.print(&format!("{}  {confinement}\n", text.concat()));
+        // It counts from when the terminal has taken it.
         self.state.framed();
-        self.state.written();
-        Ok(())
     }
 
     /// Says how to answer, once answers are taken.
-    fn invite(&mut self) -> io::Result<()> {
+    fn invite(&mut self) {
         if self.state.open_question().is_some_and(Asking::is_armed) {
-            self.print(&format!("{LINES}\n? "))?;
+            self.print(&format!("{LINES}\n? "));
             self.asking = true;
         }
-        Ok(())
     }
 
     /// Performs effects; says whether to leave.
-    fn perform(&mut self, effects: Vec<Effect>) -> io::Result<bool> {
+    fn perform(&mut self, effects: Vec<Effect>) -> bool {
         for effect in effects {
             match effect {
                 Effect::Tell(op) => {
@@ -231,15 +257,16 @@ impl Plain<'_> {
                 },
                 Effect::Suspend | Effect::Redraw | Effect::Edit(_) | Effect::Files => {}
                 Effect::Quit => {
-                    self.print("\n")?;
-                    return Ok(true);
+                    self.asking = false;
+                    self.print("\n");
+                    return true;
                 }
             }
         }
         for text in self.state.take_said() {
             self.root.remember(text);
         }
-        Ok(false)
+        false
     }
 
     async fn end(&mut self, code: Option<u8>) {
@@ -261,16 +288,20 @@ impl Plain<'_> {
             };
             drop(timeout(ENDING, ending).await);
         }
-        // A terminal that is gone shows nothing.
-        drop(self.show_rest());
-    }
-
-    fn show_rest(&mut self) -> io::Result<()> {
-        let mut text = String::new();
-        for row in self.state.take_rows() {
-            text.push_str(&row.text());
-            text.push('\n');
+        // Ctrl-D ends no line.
+        if std::mem::take(&mut self.asking) {
+            self.print("\n");
         }
-        self.print(&text)
+        for row in self.state.take_rows() {
+            self.print(&row.text());
+            self.print("\n");
+        }
+        let last = async {
+            self.writer.idle().await;
+            self.flush();
+            self.writer.idle().await;
+        };
+        // A terminal that is gone shows nothing.
+        drop(timeout(LAST, last).await);
     }
 }

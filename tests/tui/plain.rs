@@ -1,5 +1,8 @@
 //! The interface line by line: nothing drawn twice, no colour, the terminal's own line editing.
 
+use std::time::Duration;
+
+use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Tty, replay};
@@ -42,4 +45,25 @@ fn a_dumb_terminal_gets_it_by_itself_and_an_interrupt_works() {
     tty.sees("interrupted");
     tty.press("\x04");
     assert_eq!(tty.ends(), Some(0));
+    // Ctrl-D ends no line, and what is said last begins one.
+    let all = tty.all();
+    assert!(all.iter().any(|row| row.starts_with("kli: go on with")), "{all:#?}");
+}
+
+#[test]
+fn a_terminal_that_nobody_reads_keeps_no_signal_away() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let env = Env::new();
+        replay(&env, &json!({ "text": "done" }).to_string());
+        let mut tty = Tty::kli(&env, &["--plain"]);
+        tty.sees("> ");
+        // More than a terminal holds.
+        for _ in 0..60 {
+            tty.press("/help\r");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        tty.signal(signal);
+        assert_eq!(tty.ends_unread(), Some(143), "{signal:?}");
+    }
 }
