@@ -359,7 +359,7 @@ fn a_lock_that_a_lost_session_holds_stops_sessions_and_nothing_else() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", HELD, "--nocapture"]).env("KLI_TEST_HELD", "1");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let last = Instant::now() + Duration::from_secs(60);
+    let last = Instant::now() + Duration::from_mins(1);
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),
@@ -380,7 +380,8 @@ fn inner_of_held() {
     hold_the_table();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // Words that nobody has said yet, for each part of the table.
-    let words: String = (0..500).map(|number| format!("'never-said-{number} ")).collect();
+    let words =
+        (0..500).map(|number| format!("'never-said-{number} ")).collect::<Vec<_>>().concat();
     let form = json!({ "form": format!("(list {words})"), "timeout": 1 });
     let invocation = stage.prepare(&Eval, &form).unwrap();
     let mut longest = Duration::ZERO;

@@ -97,7 +97,7 @@ impl State {
             self.say(Kind::Error, "the agent ended without a result");
         }
         let left = std::mem::take(&mut self.steering);
-        self.give_back(left);
+        self.give_back(&left);
     }
 
     /// A request is made again, and what was said meanwhile goes along.
@@ -256,12 +256,12 @@ impl State {
         }
         left.splice(0..0, back);
         left.append(&mut self.next);
-        self.give_back(left);
+        self.give_back(&left);
         Vec::new()
     }
 
     /// What was not delivered is nobody's loss: it comes back to be sent or changed.
-    fn give_back(&mut self, left: Vec<String>) {
+    fn give_back(&mut self, left: &[String]) {
         if !left.is_empty() {
             self.composer.put_before(&left.join("\n"));
         }
