@@ -103,6 +103,7 @@ fn sessions_are_listed_shown_and_exported() {
         ("id", json!(id)),
         ("workspace", json!(env.work())),
         ("parent", json!(null)),
+        ("name", json!(null)),
         ("prompt", json!("Fix \u{1b}[31mit\u{202e}")),
         ("messages", json!(4)),
         ("size", json!(size)),
@@ -115,7 +116,7 @@ fn sessions_are_listed_shown_and_exported() {
     for key in ["started", "modified"] {
         assert!(one[key].as_str().unwrap().ends_with('Z'), "{one}");
     }
-    assert_eq!(one.as_object().unwrap().len(), 11);
+    assert_eq!(one.as_object().unwrap().len(), 12);
 
     let shown = env.kli(&["sessions", "show", &id[..4]]).exits(0).out.clone();
     for part in ["## user", "  and more\n", "  > bash {\"command\":", "  | ````", "more lines"] {
