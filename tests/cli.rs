@@ -311,11 +311,13 @@ fn a_signal_while_the_prompt_is_read_ends_the_run_with_its_result() {
         let mut child = env.command(&line).stdin(Stdio::piped()).spawn().unwrap();
         let mut held = child.stdin.take().unwrap();
         held.write_all(b"half a prompt").unwrap();
+        // HUP, INT and TERM: it begins to listen to one after the other.
+        let all = 1 | 1 << 1 | 1 << 14;
         let catches = |line: &str| {
             let mask = line.strip_prefix("SigCgt:")?.trim().to_owned();
-            u64::from_str_radix(&mask, 16).ok().filter(|mask| mask & (1 << 14) != 0)
+            u64::from_str_radix(&mask, 16).ok().filter(|mask| mask & all == all)
         };
-        wait_for("kli to listen to TERM", || {
+        wait_for("kli to listen to signals", || {
             let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
             status.lines().find_map(catches)
         });
