@@ -59,7 +59,7 @@ fn output_without_end_keeps_memory_flat_and_can_be_interrupted() {
 
 #[test]
 fn keys_are_seen_while_a_megabyte_a_second_streams() {
-    let body: String = (0..20_000)
+    let body: String = (0..40_000)
         .map(|n| format!("paragraph {n} with some words in it\n\n"))
         .collect::<Vec<_>>()
         .concat();
@@ -69,7 +69,8 @@ fn keys_are_seen_while_a_megabyte_a_second_streams() {
     let mut tty = Tty::kli(&env, &[]);
     tty.sees("say what to do");
     tty.press("go\r");
-    tty.sees("paragraph 20 ");
+    // Whichever is on the screen when it is looked at.
+    tty.sees("paragraph ");
     let mut typed = String::from("› ");
     for key in "every key".chars() {
         typed.push(key);
@@ -78,7 +79,7 @@ fn keys_are_seen_while_a_megabyte_a_second_streams() {
         tty.sees(&typed);
         assert!(start.elapsed() < Duration::from_secs(5), "{typed}");
     }
-    assert!(!tty.screen().contains("paragraph 19999 "), "control: it streamed all the time");
+    assert!(!tty.screen().contains("paragraph 39999 "), "control: it streamed all the time");
     tty.press("\x1b\x1b");
     tty.sees("interrupted");
     tty.press("\x03\x03");
