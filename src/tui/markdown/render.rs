@@ -19,7 +19,7 @@ const DEEPEST: usize = 16;
 
 /// Renders Markdown to rows of at most `width` cells.
 ///
-/// Its text must be clean (see [`clean`](super::super::cells::clean)), and is cleaned once more
+/// Its text must be clean (see [`clean`]), and is cleaned once more
 /// where it is said: a reference (`&#27;`) can stand for any character.
 pub fn render(text: &str, width: usize) -> Vec<Line> {
     let options =
