@@ -272,6 +272,28 @@ pub struct Summary {
     pub fault: Option<Fault>,
 }
 
+impl Summary {
+    /// Returns the end of what asked no model: no answer, no use, nothing denied or changed.
+    #[must_use]
+    pub fn unasked(outcome: Outcome, exit: u8, duration: Duration) -> Self {
+        Self {
+            outcome,
+            exit,
+            text: String::new(),
+            model: None,
+            turns: 0,
+            usage: Usage::default(),
+            cost: None,
+            undelivered: Vec::new(),
+            withdrawn: false,
+            denied: Vec::new(),
+            changed: Vec::new(),
+            duration,
+            fault: None,
+        }
+    }
+}
+
 /// Bounds of one prompt; `None` = unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budgets {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::{
-    message::{Arguments, ToolCall, Usage},
+    message::{Arguments, ToolCall},
     tool::{Context, State},
 };
 
@@ -113,19 +113,5 @@ fn told(command: &str, output: &str) -> String {
 
 /// Returns the end of what asked no model.
 fn over(start: Instant, outcome: Outcome, exit: u8) -> Event {
-    Event::Done(Box::new(Summary {
-        outcome,
-        exit,
-        text: String::new(),
-        model: None,
-        turns: 0,
-        usage: Usage::default(),
-        cost: None,
-        undelivered: Vec::new(),
-        withdrawn: false,
-        denied: Vec::new(),
-        changed: Vec::new(),
-        duration: start.elapsed(),
-        fault: None,
-    }))
+    Event::Done(Box::new(Summary::unasked(outcome, exit, start.elapsed())))
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
     agent::{Backlog, Compacted, Event, Fault, FaultKind, Outcome, Summary, Timings},
-    message::{self, Money, Usage},
+    message::{self, Money},
 };
 
 use super::{
@@ -375,30 +375,12 @@ impl Times {
 
 /// Returns the summary of a run that a signal ended before it could tell its own.
 pub(crate) fn interrupted(exit: u8) -> Summary {
-    Summary { outcome: Outcome::Interrupted, exit, fault: None, ..empty() }
+    Summary::unasked(Outcome::Interrupted, exit, Duration::ZERO)
 }
 
 /// Returns the summary of a run that did not start.
 pub(crate) fn not_started(exit: u8, fault: Fault) -> Summary {
-    Summary { exit, fault: Some(fault), ..empty() }
-}
-
-fn empty() -> Summary {
-    Summary {
-        outcome: Outcome::Error,
-        exit: INTERNAL,
-        text: String::new(),
-        model: None,
-        turns: 0,
-        usage: Usage::default(),
-        cost: None,
-        undelivered: Vec::new(),
-        withdrawn: false,
-        denied: Vec::new(),
-        changed: Vec::new(),
-        duration: Duration::ZERO,
-        fault: None,
-    }
+    Summary { fault: Some(fault), ..Summary::unasked(Outcome::Error, exit, Duration::ZERO) }
 }
 
 #[cfg(test)]

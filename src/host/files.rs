@@ -24,6 +24,7 @@ use rustix::{
 };
 
 use super::HostError;
+use crate::authority::Grant;
 
 mod attributes;
 mod keep;
@@ -351,6 +352,18 @@ fn open_directory(path: &Path) -> Result<OwnedFd, HostError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(&handle, ".", flags, Mode::empty())
         .map_err(|errno| HostError::io("open", path, errno))
+}
+
+/// Returns the directory and the name of a path that may be written.
+fn granted_name<'a>(grant: &Grant, path: &'a Path) -> Result<(&'a Path, &'a OsStr), HostError> {
+    if !grant.permits_write(path) {
+        return Err(HostError::NotGranted { path: path.to_owned() });
+    }
+    path.parent().zip(path.file_name()).ok_or_else(|| HostError::Kind {
+        path: path.to_owned(),
+        kind: "a directory",
+        wanted: "a regular file",
+    })
 }
 
 /// Returns what a file is, with its article.

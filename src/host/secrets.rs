@@ -9,7 +9,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    fs::{self, File},
+    fs::File,
     io::{self, Read as _},
     os::{
         fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
@@ -405,8 +405,6 @@ pub fn read_store(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError>
 /// (`None` = there is none; an error leaves all as it is), and puts it in its place, mode 0600. What
 /// `change` returns besides is handed on. The directory is made when it is missing.
 ///
-/// The lock is the directory's: one on the file would be lost with the file that is replaced.
-///
 /// # Errors
 /// As [`read_store`], what `change` says, and the system's refusals; then the old file stands.
 pub fn change_store<T, E: From<StoreError>>(
@@ -417,24 +415,10 @@ pub fn change_store<T, E: From<StoreError>>(
     let host = |error: HostError| E::from(StoreError::from(error));
     let grant = Grant::own_state(directory);
     state::create_dir(&grant, directory).map_err(host)?;
-    let handle =
-        File::open(directory).map_err(|source| host(HostError::io("open", directory, source)))?;
-    let end = Instant::now() + LOCK_WAIT;
-    loop {
-        match handle.try_lock() {
-            Ok(()) => break,
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < end => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(fs::TryLockError::WouldBlock) => {
-                let path = path.display().to_string();
-                return Err(StoreError::Busy { path }.into());
-            }
-            Err(fs::TryLockError::Error(source)) => {
-                return Err(host(HostError::io("lock", directory, source)));
-            }
-        }
-    }
+    let _lock = state::lock(directory, LOCK_WAIT).map_err(|error| match error {
+        HostError::Locked { .. } => E::from(StoreError::Busy { path: path.display().to_string() }),
+        other => host(other),
+    })?;
     let old = read_store(path)?;
     let (new, told) = change(old.as_ref().map(|bytes| bytes.as_slice()))?;
     state::write_atomic(&grant, path, &new).map_err(host)?;
@@ -443,6 +427,8 @@ pub fn change_store<T, E: From<StoreError>>(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn run(line: &str, timeout: Duration) -> Result<Zeroizing<Vec<u8>>, KeyCommandError> {

@@ -25,6 +25,7 @@ use crate::authority::Grant;
 mod choice;
 mod directory;
 pub use choice::change;
+pub(in crate::host) use choice::lock;
 pub use directory::{Directory, Looked};
 
 const NOT_TO_BE_WAITED_FOR: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;

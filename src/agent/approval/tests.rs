@@ -236,21 +236,7 @@ async fn listen(
 }
 
 fn summary() -> Summary {
-    Summary {
-        outcome: Outcome::Error,
-        exit: 99,
-        text: String::new(),
-        model: None,
-        turns: 0,
-        usage: crate::message::Usage::default(),
-        cost: None,
-        undelivered: Vec::new(),
-        withdrawn: false,
-        denied: Vec::new(),
-        changed: Vec::new(),
-        duration: Duration::ZERO,
-        fault: None,
-    }
+    Summary::unasked(Outcome::Error, 99, Duration::ZERO)
 }
 
 fn says(question: &Question, answer: Answer) -> Vec<Op> {

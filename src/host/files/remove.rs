@@ -8,7 +8,7 @@ use rustix::{
 };
 
 use super::{
-    Stamp,
+    Stamp, granted_name,
     keep::{Before, Change, Keep, borrowed},
     walk,
 };
@@ -26,16 +26,7 @@ pub fn remove(
     expected: Option<Stamp>,
     keep: Option<&dyn Keep>,
 ) -> Result<(), HostError> {
-    if !grant.permits_write(path) {
-        return Err(HostError::NotGranted { path: path.to_owned() });
-    }
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(HostError::Kind {
-            path: path.to_owned(),
-            kind: "a directory",
-            wanted: "a regular file",
-        });
-    };
+    let (parent, name) = granted_name(grant, path)?;
     let directory = walk(parent)?;
     let fail = |errno| HostError::io("remove", path, errno);
     let changed = || HostError::Changed { path: path.to_owned() };

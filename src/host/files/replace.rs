@@ -24,7 +24,7 @@ use rustix::{
 };
 
 use super::{
-    Stamp, attributes,
+    Stamp, attributes, granted_name,
     keep::{Before, Change, Keep},
     kind, no_progress, root, step, walk,
 };
@@ -106,16 +106,7 @@ pub fn replace_with(
     content: &[u8],
     manner: Manner<'_>,
 ) -> Result<Replaced, HostError> {
-    if !grant.permits_write(path) {
-        return Err(HostError::NotGranted { path: path.to_owned() });
-    }
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(HostError::Kind {
-            path: path.to_owned(),
-            kind: "a directory",
-            wanted: "a regular file",
-        });
-    };
+    let (parent, name) = granted_name(grant, path)?;
     let mut made = Vec::new();
     let outcome = walk_and_make(parent, &mut made).and_then(|directory| {
         let new: Vec<PathBuf> = made.iter().map(|(_, _, path)| path.clone()).collect();

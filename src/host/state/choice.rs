@@ -35,24 +35,7 @@ pub fn change(
     granted(grant, path)?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     create_dir(grant, directory)?;
-    // The lock is the directory's: one on the file would be lost with the file that is replaced.
-    let handle =
-        File::open(directory).map_err(|source| HostError::io("open", directory, source))?;
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match handle.try_lock() {
-            Ok(()) => break,
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < end => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(HostError::Locked { path: directory.to_owned() });
-            }
-            Err(fs::TryLockError::Error(source)) => {
-                return Err(HostError::io("lock", directory, source));
-            }
-        }
-    }
+    let _lock = lock(directory, PATIENCE)?;
     let old = match metadata(path) {
         Err(error) if error.errno() == Some(libc::ENOENT) => None,
         Err(error) => return Err(error),
@@ -72,6 +55,31 @@ pub fn change(
     match change(old.as_deref()) {
         Some(new) => write_atomic(grant, path, &new),
         None => Ok(()),
+    }
+}
+
+/// Locks a directory against other runs that change a file in it; the lock ends with the handle. One on
+/// the file would be lost with the file that is replaced.
+///
+/// # Errors
+/// [`HostError::Locked`] when another has it for longer than `patience`; the system's refusal.
+pub(in crate::host) fn lock(directory: &Path, patience: Duration) -> Result<File, HostError> {
+    let handle =
+        File::open(directory).map_err(|source| HostError::io("open", directory, source))?;
+    let end = Instant::now() + patience;
+    loop {
+        match handle.try_lock() {
+            Ok(()) => return Ok(handle),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(HostError::Locked { path: directory.to_owned() });
+            }
+            Err(fs::TryLockError::Error(source)) => {
+                return Err(HostError::io("lock", directory, source));
+            }
+        }
     }
 }
 

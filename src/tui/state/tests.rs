@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -49,21 +47,7 @@ fn rows(state: &mut State) -> Vec<String> {
 }
 
 fn done(outcome: Outcome) -> Event {
-    Event::Done(Box::new(Summary {
-        outcome,
-        exit: 0,
-        text: String::new(),
-        model: None,
-        turns: 1,
-        usage: Usage::default(),
-        cost: None,
-        undelivered: Vec::new(),
-        withdrawn: false,
-        denied: Vec::new(),
-        changed: Vec::<PathBuf>::new(),
-        duration: Duration::ZERO,
-        fault: None,
-    }))
+    Event::Done(Box::new(Summary { turns: 1, ..Summary::unasked(outcome, 0, Duration::ZERO) }))
 }
 
 /// An end that tells more.

@@ -132,21 +132,7 @@ fn apply(it: &mut State, step: Step, now: &mut u64) {
         Step::Answer(text) => it.answered(&text, &text, text.len() % 2 == 0),
         Step::Ends(interrupted) => {
             let outcome = if interrupted { Outcome::Interrupted } else { Outcome::Ok };
-            it.event(Event::Done(Box::new(Summary {
-                outcome,
-                exit: 0,
-                text: String::new(),
-                model: None,
-                turns: 1,
-                usage: crate::message::Usage::default(),
-                cost: None,
-                undelivered: Vec::new(),
-                withdrawn: false,
-                denied: Vec::new(),
-                changed: Vec::new(),
-                duration: Duration::ZERO,
-                fault: None,
-            })));
+            it.event(Event::Done(Box::new(Summary::unasked(outcome, 0, Duration::ZERO))));
         }
         Step::Size(width, height) => it.resize(width, height),
         Step::Later(more) => {
