@@ -99,7 +99,45 @@ fn the_table_of_mounts_inside_names_nothing_that_an_overlay_holds() {
             assert!(!text.contains(name), "{name}: {text}");
         }
         // Control: a name inside what is writable is a mount, and so it is in the table.
-        has(&text, &["/home/project/.env ", r#""hiddenPaths":4"#]);
+        has(&text, &["/home/project/.env "]);
+    });
+}
+
+#[test]
+fn the_number_that_the_inside_is_told_is_that_of_the_names_that_explain_keeps_hidden() {
+    for_both(|world| {
+        world.file("home/.netrc", "SECRET");
+        world.file("home/project/.env", "SECRET");
+        world.file("home/real", "SECRET");
+        world.link("home/linked", "real");
+        let _socket = std::os::unix::net::UnixListener::bind(world.workspace.join("s")).unwrap();
+        let number = |text: &str| -> u64 {
+            let marker: serde_json::Value = serde_json::from_str(text).unwrap();
+            marker["hiddenPaths"].as_u64().unwrap()
+        };
+        for (denied, least) in [
+            ("[]", 0),
+            // There, absent, absent in one absent directory, absent where the inside may write.
+            (r#"["~/.netrc"]"#, 1),
+            (r#"["~/.aws"]"#, 1),
+            (r#"["~/no/a","~/no/b"]"#, 1),
+            (r#"["./.later"]"#, 1),
+            (r#"["~/.netrc","~/.aws","./.env","./.later","~/linked"]"#, 6),
+        ] {
+            world.spec(&format!(r#"{{"denyRead":{denied}}}"#));
+            let told = explain(world, "words");
+            let kept = ["hidden file ", "hidden directory ", "absent "];
+            let names = told.lines().filter(|line| {
+                let line = line.trim_start();
+                let line = line.strip_prefix("as soon as it appears: ").unwrap_or(line);
+                line.contains("  -- denied: ") && kept.iter().any(|verb| line.starts_with(verb))
+            });
+            let names = u64::try_from(names.count()).unwrap();
+            assert!(names >= least, "control: {told}");
+            assert_eq!(number(&ok(&world.inside("cat /run/kli/sandbox.json"))), names, "{told}");
+            has(&told, &[&format!("\nhidden paths: {names} ("), "hidden file      "]);
+            assert_eq!(number(&explain(world, "json")), names);
+        }
     });
 }
 
