@@ -162,7 +162,15 @@ impl Companion for View {
 }
 
 fn refused(path: &Path, error: Errno) -> String {
+    let link = || {
+        rustix::fs::lstat(path)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+    };
     let repair = match error {
+        Errno::INVAL if link() => {
+            ": it is a symbolic link, on which nothing can be mounted: make it a directory (a bind \
+             mount shows another one there)"
+        }
         Errno::NOSPC => {
             ": the namespace has as many mounts as it may, raise `sysctl fs.mount-max`, or hide \
              directories instead of what is in them"

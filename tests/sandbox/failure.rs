@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::jail::{World, err, for_both, has, ok, out, refused};
+use crate::jail::{Who, World, err, for_both, has, ok, out, refused};
 
 fn script(world: &World, name: &str, text: &str, mode: u32) -> String {
     let file = world.file(name, text);
@@ -354,5 +354,46 @@ fn in_a_chroot_nothing_starts_and_the_reason_is_named() {
         assert!(!world.workspace.join("effect").exists());
         ok(&world.in_namespace(&start.replace("exec chroot \"$W/new\" sh", "exec sh")));
         assert!(world.workspace.join("effect").exists(), "control");
+    });
+}
+
+#[test]
+fn too_few_processes_are_told_with_the_repair() {
+    for_both(|world| {
+        let start = |limit: &str| {
+            let mut command = world.command("prlimit");
+            command.arg(format!("--nproc={limit}")).arg("--").arg(world.launcher());
+            command.arg("run").arg("--spec").arg(world.spec_file());
+            command.args(["--", "touch", "effect"]).output().unwrap()
+        };
+        // The kernel binds nobody who is user 0.
+        if world.who == Who::User {
+            has(&refused(&start("1")), &["Resource temporarily unavailable", "`ulimit -u`"]);
+            assert!(!world.workspace.join("effect").exists());
+        }
+        ok(&world.inside("touch effect"));
+        assert!(world.workspace.join("effect").exists(), "control");
+    });
+}
+
+#[test]
+fn a_tree_of_the_jail_s_own_that_is_a_link_on_the_machine_is_named() {
+    for_both(|world| {
+        let kept = world.dir("outside/tmp");
+        world.dir("new");
+        // A root of links and binds, in which `/tmp` is a link.
+        let root = |tmp: &str| {
+            format!(
+                "N=\"$W/new\"; mount -t tmpfs new \"$N\"; for d in /*; do n=$N$d; \
+                 if [ -L $d ]; then ln -s \"$(readlink $d)\" \"$n\"; \
+                 elif [ $d != /tmp ] && [ -d $d ]; then mkdir \"$n\"; mount --rbind $d \"$n\"; fi; done; {tmp}; \
+                 mkdir \"$N/old\"; cd \"$N\" && pivot_root . old && umount -l /old && cd \"$W/home/project\" && \
+                 exec \"$L\" run --spec \"$SPEC\" -- sh -c 'echo x > /tmp/effect; echo up'"
+            )
+        };
+        let link = world.in_namespace(&root("ln -s \"$W/outside/tmp\" \"$N/tmp\""));
+        has(&refused(&link), &["`/tmp` cannot be made inside", "it is a symbolic link"]);
+        assert!(!kept.join("effect").exists());
+        assert_eq!(ok(&world.in_namespace(&root("mkdir \"$N/tmp\""))), "up\n", "control");
     });
 }
