@@ -320,3 +320,36 @@ fn the_pasted_shell_line_gives_the_same_view() {
         assert_eq!(ok(&pasted), run);
     });
 }
+
+#[test]
+fn a_name_in_the_home_is_hidden_in_the_variable_s_and_in_the_account_s() {
+    for_both(|world| {
+        let account = world.dir("account").display().to_string();
+        world.file("passwd", &format!("root:x:0:0::{account}:/bin/sh\n"));
+        let places = ["home/.netrc", "account/.netrc", "config/gh/hosts", "home/.config/gh/hosts"];
+        for place in places {
+            world.file(place, "SECRET");
+        }
+        world.file("account/.plain", "plain");
+        world.spec(r#"{"denyRead":["~/.netrc","~/.later","$XDG_CONFIG_HOME/gh"]}"#);
+        // User 0 of a namespace, whose account is the one of that table.
+        let script = |start: &str| {
+            format!(
+                "mount --bind \"$W/passwd\" /etc/passwd && cd \"$W\" && cat {} account/.plain && \
+                 cd \"$W/home/project\" && export XDG_CONFIG_HOME=\"$W/config\" && {start}",
+                places.join(" ")
+            )
+        };
+        let files = places.map(|place| format!("../../{place}")).join(" ");
+        let start = format!(
+            "\"$L\" explain \"$SPEC\"; \"$L\" run --spec \"$SPEC\" -- sh -c \
+             'cat {files} 2>/dev/null; cat ../../account/.plain; : > ../../account/.later'"
+        );
+        let ran = world.in_namespace(&script(&start));
+        let told = out(&ran);
+        assert_eq!(told.matches("SECRET").count(), places.len(), "the control alone: {told}");
+        assert!(told.ends_with("\nplain"), "{told}");
+        has(&crate::jail::err(&ran), &["Read-only file system"]);
+        has(&told, &[&format!("absent           {account}/.later  -- denied: ~/.later")]);
+    });
+}
