@@ -25,6 +25,11 @@ pub(super) fn repaired(sentence: String) -> String {
         ("Too many open files", "(os error 24)", "raise the number of open files (`ulimit -n`)"),
         ("File too large", "(os error 27)", "raise the bound of file sizes (`ulimit -f`)"),
         (
+            "Resource temporarily unavailable",
+            "(os error 11)",
+            "raise the number of processes (`ulimit -u`, the unit's `TasksMax=`)",
+        ),
+        (
             "Cannot allocate memory",
             "(os error 12)",
             "free some memory, or raise what bounds it (`ulimit -v`, the unit's `MemoryMax=`)",
@@ -185,6 +190,7 @@ mod tests {
         for (number, repair) in [
             (libc::EMFILE, "; raise the number of open files (`ulimit -n`)"),
             (libc::ENFILE, "; close some, or raise `fs.file-max`"),
+            (libc::EAGAIN, "; raise the number of processes (`ulimit -u`"),
             (libc::ENOMEM, "; free some memory, or raise what bounds it"),
         ] {
             let sentence = format!("the jail cannot be left again: {}", full(number));

@@ -85,6 +85,10 @@ fn words(plan: &Plan) -> String {
     let mut lines = vec![
         format!("workspace: {}", shown(&plan.workspace)),
         format!("network: {}", if plan.network { "the host's" } else { "loopback only" }),
+        format!(
+            "hidden paths: {} (each stands below; what is absent and kept so counts, sockets do not)",
+            plan.hidden
+        ),
     ];
     for (name, what) in plan.kernel.refused() {
         lines.push(format!("refused calls: {name:<14} -- {what}"));
@@ -160,6 +164,7 @@ fn words(plan: &Plan) -> String {
 struct Told<'a> {
     workspace: String,
     network: bool,
+    hidden_paths: usize,
     refused_calls: Vec<&'a str>,
     abstract_sockets: &'a str,
     signals_scoped: bool,
@@ -202,6 +207,7 @@ fn json<'a>(plan: &'a Plan) -> Vec<u8> {
     let told = Told {
         workspace: plan.workspace.to_string_lossy().into_owned(),
         network: plan.network,
+        hidden_paths: plan.hidden,
         refused_calls: plan.kernel.refused().map(|(name, _)| name).collect(),
         abstract_sockets: plan.kernel.abstract_sockets.word(),
         signals_scoped: plan.kernel.scoped,

@@ -158,6 +158,14 @@ const NAME_FILES: [(&str, bool); 6] = [
     ("/etc/localtime", false),
 ];
 
+/// Those of these names that the jail's `/proc` has. One outside with `subset=pid` does not tell, and a
+/// fresh one inside has them all.
+fn of_proc(names: &[&str], fresh: bool) -> Vec<PathBuf> {
+    let untold = fresh && !Path::new("/proc/sys").exists();
+    let paths = names.iter().map(|name| Path::new("/proc").join(name));
+    paths.filter(|path| untold || path.exists()).collect()
+}
+
 /// What of `/proc` steers the kernel rather than a process.
 pub const KERNEL_FILES: [&str; 11] = [
     "acpi",
@@ -298,16 +306,8 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
             }),
         launcher,
         program: find_program(&request.program, &workspace, &environment),
-        kernel_files: KERNEL_FILES
-            .iter()
-            .map(|name| Path::new("/proc").join(name))
-            .filter(|path| path.exists())
-            .collect(),
-        key_lists: ["/proc/keys", "/proc/key-users"]
-            .into_iter()
-            .map(PathBuf::from)
-            .filter(|path| path.exists())
-            .collect(),
+        kernel_files: of_proc(&KERNEL_FILES, !spec.nested_userns),
+        key_lists: of_proc(&["keys", "key-users"], !spec.nested_userns),
         sysctl_read_only: rustix::fs::statvfs("/proc/sys/user")
             .is_ok_and(|system| system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)),
         memory: sys::memory(),

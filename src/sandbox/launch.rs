@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, MemfdFlags, OFlags, SeekFrom};
 use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::Pid;
 
 use super::facts::{self, FactsError};
 use super::inner::Orders;
@@ -321,23 +321,20 @@ pub(super) fn run(
         },
         _ => LaunchError::Unusable { path: bwrap.clone(), because: error.to_string() },
     })?;
+    let monitor = Pid::from_raw(monitor)
+        .ok_or(io::ErrorKind::InvalidData)
+        .map_err(step("the number of bubblewrap's process"))?;
     drop((words_theirs, status_theirs, errors, environment, keys, arguments, filter));
     let pipes = Pipes { status, signals };
-    fault::is_monitor(monitor, !own_processes);
+    fault::is_monitor(monitor.as_raw_nonzero().get(), !own_processes);
     let outcome = supervise(monitor, &pipes, &mut companions, &mut terminal);
-    if outcome.is_err() {
-        // What is put back and cleared up below must be out of the inside's reach.
-        sys::kill(monitor, libc::SIGKILL);
-        let _ended = Pid::from_raw(monitor).map(|pid| waitpid(Some(pid), WaitOptions::empty()));
-    }
     fault::is_monitor(0, false);
     if !own_processes {
         processes::end_children();
     }
-    terminal.put_back(outcome.as_ref().is_ok_and(|outcome| outcome.code == 0));
+    terminal.put_back(outcome.code == 0);
     let left = companions.iter_mut().find_map(|companion| companion.end().err());
     drop(companions);
-    let outcome = outcome.map_err(step("the jail cannot be watched"))?;
     drop(groups);
     // Nothing lives inside any more.
     drop(scratch);

@@ -65,6 +65,8 @@ pub struct Plan {
     pub mounts: Vec<Mount>,
     /// What is absent now and becomes the kind of mount that is named here as soon as it appears.
     pub awaited: Vec<Mount>,
+    /// The number of names that are hidden, or kept absent; sockets and pipes are not among them.
+    pub hidden: usize,
     /// TCP ports of the host's loopback that are reachable inside.
     pub ports: Vec<u16>,
     /// The whole environment of the inside, but for what `handed` names.
@@ -415,9 +417,10 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         held.masks.into_iter().filter(|mask| is_visible(&mounts, mask)).collect();
     awaited.extend(protected_later);
     awaited.extend(held.awaited);
+    // What is absent and kept so counts as well; a link on the way is shown as it was.
     let by_name = held.overlays.iter().flat_map(|overlay| &overlay.names);
-    let by_name =
-        by_name.filter(|name| matches!(name.kind, NameKind::File | NameKind::Directory)).count();
+    let by_name = by_name.filter(|name| !matches!(name.kind, NameKind::Link(_))).count();
+    let later = awaited.iter().filter(|mount| mount.kind.is_mask()).count();
     let built = environment::build(spec, facts, request, &mounts, &runtime, &reachable)?;
     // Where `/proc/sys` is read-only bubblewrap cannot; the filter of system calls does.
     let disable_userns =
@@ -425,7 +428,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
     read_only::linked(facts, &[&mounts, &protected, &visible], &mut notes);
     // In an order of their own, so that the order of the lists never shows.
     sorted::unique(&mut notes);
-    let hidden = visible.len() + by_name;
+    let hidden = visible.len() + by_name + later;
     let marker = marker::text(network, &kernel, facts, &mounts, hidden, &built.removed);
     mounts.extend(protected);
     mounts.extend(visible);
@@ -440,6 +443,7 @@ pub fn build(spec: &Spec, facts: &Facts, request: &Request) -> Result<Plan, Plan
         rebinds: held.rebinds,
         mounts,
         awaited,
+        hidden,
         ports,
         environment: built.environment,
         handed: built.handed,

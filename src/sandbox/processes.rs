@@ -41,16 +41,26 @@ impl Frozen {
     }
 }
 
-/// Ends all children of this process and waits for them.
+/// Ends all children of this process that are in a PID namespace further in, and waits for them. Others
+/// are the caller's, started before it executed the launcher.
 pub(super) fn end_children() {
-    let own = rustix::process::getpid();
-    while let Some(child) = all().find(|it| it.parent == own.as_raw_nonzero().get()) {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let here = namespaces(own);
+    let inside = |it: &Process| it.parent == own && namespaces(it.number) > here;
+    while let Some(child) = all().find(inside) {
         sys::kill(child.number, libc::SIGKILL);
         // No child any more is what was wanted.
         if waitpid(Pid::from_raw(child.number), WaitOptions::empty()).is_err() {
             return;
         }
     }
+}
+
+/// In how many PID namespaces a process has a number, counted from that of `/proc`; none when it is gone.
+fn namespaces(number: i32) -> Option<usize> {
+    let text = fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+    let numbers = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    Some(numbers.split_ascii_whitespace().count())
 }
 
 struct Process {

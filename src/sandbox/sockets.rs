@@ -306,10 +306,15 @@ impl Seen {
 /// The sockets in the kernel's table that are where the jail may show them (proc(5), `net/unix`).
 fn listening(seen: &mut Seen, shown: &[&Path]) {
     let mut table = Vec::new();
-    let read = std::fs::File::open("/proc/net/unix")
-        .and_then(|file| file.take(TABLE).read_to_end(&mut table));
-    if read.is_ok_and(|read| u64::try_from(read) == Ok(TABLE)) {
-        seen.stopped(Path::new("/proc/net/unix"), "the kernel's table of sockets is too long");
+    // `/proc/net` leads there, and is not there where `/proc` shows processes alone.
+    let own = Path::new("/proc/self/net/unix");
+    let read = std::fs::File::open(own).and_then(|file| file.take(TABLE).read_to_end(&mut table));
+    match read {
+        Ok(read) if u64::try_from(read) == Ok(TABLE) => {
+            seen.stopped(own, "the kernel's table of sockets is too long");
+        }
+        Ok(_) => {}
+        Err(_) => seen.stopped(own, "the kernel's table of sockets cannot be read"),
     }
     let mut tried = BTreeSet::new();
     for name in names(&table) {

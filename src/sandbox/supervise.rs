@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal,
+    waitid, waitpid,
 };
 
 use super::inner::{Order, Report};
@@ -77,14 +78,13 @@ pub(super) struct Pipes {
     pub(super) signals: OwnedFd,
 }
 
-/// Waits for the jail's end.
+/// Waits for the jail's end. When it cannot be watched any more, it is ended.
 pub(super) fn supervise(
-    monitor: i32,
+    monitor: Pid,
     pipes: &Pipes,
     companions: &mut [Box<dyn Companion>],
     terminal: &mut Terminal,
-) -> io::Result<Outcome> {
-    let monitor = Pid::from_raw(monitor).ok_or(io::ErrorKind::InvalidInput)?;
+) -> Outcome {
     let mut jail = Jail {
         monitor,
         started: false,
@@ -97,6 +97,15 @@ pub(super) fn supervise(
         halted: false,
         died: None,
     };
+    watch(&mut jail, pipes, companions, terminal).unwrap_or_else(|error| jail.give_up(&error))
+}
+
+fn watch(
+    jail: &mut Jail,
+    pipes: &Pipes,
+    companions: &mut [Box<dyn Companion>],
+    terminal: &mut Terminal,
+) -> io::Result<Outcome> {
     loop {
         let left = jail.deadline.map(|end| end.saturating_duration_since(Instant::now()));
         let (signals, status) = jail.wait(pipes, companions, left)?;
@@ -120,7 +129,7 @@ pub(super) fn supervise(
         if jail.deadline.is_some_and(|end| Instant::now() >= end) {
             jail.kill();
         }
-        if let Some((_, status)) = waitpid(Some(monitor), WaitOptions::NOHANG)? {
+        if let Some((_, status)) = waitpid(Some(jail.monitor), WaitOptions::NOHANG)? {
             // The last stage may have spoken between the look and the end.
             while jail.wait(pipes, &[], Some(Duration::ZERO))?.1 {
                 jail.listen(pipes, &mut [], terminal)?;
@@ -131,7 +140,7 @@ pub(super) fn supervise(
             let died = jail.died.filter(|(died, _)| PASSED_ON.contains(died) && code == 128 + died);
             return Ok(Outcome {
                 started: jail.started,
-                ended: jail.ended,
+                ended: jail.ended.take(),
                 code: u8::try_from(code).unwrap_or(255),
                 signal: died.map(|(signal, _)| signal),
                 key: died.is_some_and(|(signal, front)| {
@@ -300,6 +309,30 @@ impl Jail {
                     let _ = pidfd_send_signal(first, signal);
                 }
             }
+        }
+    }
+
+    /// Ends everything inside and waits for that, since what is put back and cleared up afterwards must be
+    /// out of the inside's reach. Opens nothing: it may be descriptors that are wanting.
+    fn give_up(&mut self, error: &io::Error) -> Outcome {
+        self.kill();
+        let _ended = waitpid(Some(self.monitor), WaitOptions::empty());
+        // Where the monitor has no namespace of its own, it leaves process 1 to this process.
+        if let Some(first) = &self.first {
+            let _killed = pidfd_send_signal(first, Signal::KILL);
+            let _ended = waitid(WaitId::PidFd(first.as_fd()), WaitIdOptions::EXITED);
+        }
+        Outcome {
+            started: self.started,
+            ended: Some(self.ended.take().unwrap_or_else(|| {
+                format!(
+                    "the jail cannot be watched any more ({error}), so everything inside was ended: start \
+                     it again, and see what has changed the launcher's limits (`prlimit --pid`)"
+                )
+            })),
+            code: 255,
+            signal: None,
+            key: false,
         }
     }
 

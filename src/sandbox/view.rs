@@ -66,6 +66,8 @@ enum What {
 pub(super) struct View {
     home: Home,
     steps: Vec<Step>,
+    /// Whether the jail has a `/proc` of its own, which the host cannot tell the names of.
+    own_proc: bool,
 }
 
 /// Whether bubblewrap makes a mount, and not [`View`].
@@ -116,7 +118,7 @@ impl View {
             };
             steps.push(Step { path: path.to_path_buf(), what });
         }
-        Ok(Self { home, steps })
+        Ok(Self { home, steps, own_proc })
     }
 }
 
@@ -127,6 +129,11 @@ impl Companion for View {
             // What is made has the modes that are said.
             let umask = rustix::process::umask(Mode::empty());
             let made = steps.into_iter().try_for_each(|Step { path, what }| {
+                // A name that the kernel does not have needs no cover.
+                let own = self.own_proc && path.starts_with("/proc");
+                if own && rustix::fs::lstat(&path).err() == Some(Errno::NOENT) {
+                    return Ok(());
+                }
                 what.make(&path).map_err(|error| refused(&path, error))
             });
             rustix::process::umask(umask);
@@ -155,7 +162,15 @@ impl Companion for View {
 }
 
 fn refused(path: &Path, error: Errno) -> String {
+    let link = || {
+        rustix::fs::lstat(path)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+    };
     let repair = match error {
+        Errno::INVAL if link() => {
+            ": it is a symbolic link, on which nothing can be mounted: make it a directory (a bind \
+             mount shows another one there)"
+        }
         Errno::NOSPC => {
             ": the namespace has as many mounts as it may, raise `sysctl fs.mount-max`, or hide \
              directories instead of what is in them"

@@ -37,6 +37,39 @@ fn kli_works_in_the_plain_line_and_says_that_no_session_is_kept() {
 }
 
 #[test]
+fn kli_says_what_confines_it_and_believes_no_marker_that_can_be_written() {
+    for_both(|world| {
+        let kli = with_kli(world).display().to_string();
+        let place = world.workspace.display().to_string();
+        let told = |output: Output| {
+            assert!(output.status.success(), "{output:?}");
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            report["confinement"].as_str().unwrap().to_owned()
+        };
+        let preview = [kli.as_str(), "--print-authority", "--json"];
+        let plain = |further: &[&str], words: &[&str]| {
+            let mut command = world.command("timeout");
+            command.args(["-k", "1", "30", "bwrap", "--ro-bind", "/", "/", "--dev", "/dev"]);
+            command.args(["--proc", "/proc", "--unshare-pid", "--tmpfs", "/run"]);
+            command.args(["--bind", &place, &place, "--chdir", &place]).args(further).arg("--");
+            told(command.args(words).output().unwrap())
+        };
+        assert_eq!(told(world.run_with(&[], &preview).output().unwrap()), "kli-sandbox");
+        // In a container it may be that which is recognised first.
+        let outer = plain(&[], &preview);
+        assert!(outer.starts_with("outer: ") && outer.ends_with(", unverified"), "{outer}");
+        let forge = format!(
+            "mkdir -p /run/kli && echo '{{\"version\":1}}' > /run/kli/sandbox.json && {kli} \
+             --print-authority --json"
+        );
+        assert_eq!(plain(&[], &["sh", "-c", &forge]), outer);
+        // Outside of both it is whatever the tests' own surroundings are.
+        let outside = told(world.command(&kli).args(&preview[1..]).output().unwrap());
+        assert!(!outside.contains("kli-sandbox") && !outside.contains("bwrap"), "{outside}");
+    });
+}
+
+#[test]
 fn kli_works_beside_a_device_that_hides_a_file_and_a_memory_file_system_that_hides_a_directory() {
     for_both(|world| {
         let hidden = world.file("home/project/.envrc.local", "SECRET");

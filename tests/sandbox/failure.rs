@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::jail::{World, err, for_both, has, ok, out, refused};
+use crate::jail::{Who, World, err, for_both, has, ok, out, refused};
 
 fn script(world: &World, name: &str, text: &str, mode: u32) -> String {
     let file = world.file(name, text);
@@ -87,7 +87,14 @@ fn a_masked_proc_names_nested_userns_and_works_with_it() {
         let text = refused(&world.in_namespace(start));
         has(&text, &["set `nestedUserns` to true"]);
         nothing_started(world);
+        let explained = || {
+            let mut command = world.command(world.launcher());
+            ok(&command.arg("explain").arg(world.spec_file()).output().unwrap())
+        };
+        let weaker = "note: `nestedUserns`: the inside sees the outer `/proc`";
+        assert!(!explained().contains(weaker));
         world.spec(r#"{"nestedUserns":true}"#);
+        has(&explained(), &[weaker, "command lines", "can be read"]);
         let output = world.in_namespace(start);
         assert_eq!(crate::jail::out(&output), "proc\n");
         assert_eq!(crate::jail::err(&output).matches("cannot create").count(), 2, "{output:?}");
@@ -299,5 +306,94 @@ fn the_last_stage_started_by_hand_starts_nothing() {
             &["not process 1"],
         );
         nothing_started(world);
+    });
+}
+
+/// As a service unit with `ProcSubset=pid` has it, where the launcher is shown nothing of what a `/proc`
+/// of the jail's own will have.
+#[test]
+fn a_proc_that_shows_processes_alone_hides_nothing_that_must_be_covered() {
+    for_both(|world| {
+        let start = "exec unshare -pf sh -c 'mount -t proc -o subset=pid proc /proc && test ! -e /proc/sys && \
+             cd \"$W/home/project\" && exec \"$L\" run --spec \"$SPEC\" -- sh ../../look'";
+        world.file(
+            "look",
+            "for it in kernel/hostname net/ipv4/ip_forward; do (echo 1 > /proc/sys/$it) && echo steered; done\n\
+             head -n 1 /proc/keys; echo x > effect\n\
+             perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0); print connect(S,sockaddr_un(\"../../outside/s\")) ? \
+             \"connected\\n\" : \"$!\\n\"'\n",
+        );
+        let listener = std::os::unix::net::UnixListener::bind(world.root.join("outside/s"));
+        let _listener = listener.unwrap();
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(world.root.join("outside/s"), everybody).unwrap();
+        world.spec(r#"{"network":false}"#);
+        let tried = world.in_namespace(start);
+        assert_eq!(out(&tried), "Permission denied\n", "{tried:?}");
+        assert_eq!(err(&tried).matches("Read-only file system").count(), 2, "{tried:?}");
+        has(&err(&tried), &["/proc/keys", "Permission denied"]);
+        let plain = world.in_namespace("exec unshare -n sh ../../look");
+        has(&out(&plain), &["steered\n", "keyring", "connected\n"]);
+        // Where the outer one is all that there can be, the unit's setting is named.
+        fs::remove_file(world.workspace.join("effect")).unwrap();
+        world.spec(r#"{"network":false,"nestedUserns":true}"#);
+        has(&refused(&world.in_namespace(start)), &["`ProcSubset=pid`", "take the setting out"]);
+        assert!(!world.workspace.join("effect").exists());
+    });
+}
+
+/// The kernel makes no user namespace for who has another root directory than its mount namespace.
+#[test]
+fn in_a_chroot_nothing_starts_and_the_reason_is_named() {
+    for_both(|world| {
+        world.dir("new");
+        let start = "mount --rbind / \"$W/new\" && exec chroot \"$W/new\" sh -c 'cd \"$W/home/project\" && \
+             exec \"$L\" run --spec \"$SPEC\" -- touch effect'";
+        let told = refused(&world.in_namespace(start));
+        has(&told, &["the kernel refuses a user namespace", "inside a chroot the kernel does"]);
+        assert!(!world.workspace.join("effect").exists());
+        ok(&world.in_namespace(&start.replace("exec chroot \"$W/new\" sh", "exec sh")));
+        assert!(world.workspace.join("effect").exists(), "control");
+    });
+}
+
+#[test]
+fn too_few_processes_are_told_with_the_repair() {
+    for_both(|world| {
+        let start = |limit: &str| {
+            let mut command = world.command("prlimit");
+            command.arg(format!("--nproc={limit}")).arg("--").arg(world.launcher());
+            command.arg("run").arg("--spec").arg(world.spec_file());
+            command.args(["--", "touch", "effect"]).output().unwrap()
+        };
+        // The kernel binds nobody who is user 0.
+        if world.who == Who::User {
+            has(&refused(&start("1")), &["Resource temporarily unavailable", "`ulimit -u`"]);
+            assert!(!world.workspace.join("effect").exists());
+        }
+        ok(&world.inside("touch effect"));
+        assert!(world.workspace.join("effect").exists(), "control");
+    });
+}
+
+#[test]
+fn a_tree_of_the_jail_s_own_that_is_a_link_on_the_machine_is_named() {
+    for_both(|world| {
+        let kept = world.dir("outside/tmp");
+        world.dir("new");
+        // A root of links and binds, in which `/tmp` is a link.
+        let root = |tmp: &str| {
+            format!(
+                "N=\"$W/new\"; mount -t tmpfs new \"$N\"; for d in /*; do n=$N$d; \
+                 if [ -L $d ]; then ln -s \"$(readlink $d)\" \"$n\"; \
+                 elif [ $d != /tmp ] && [ -d $d ]; then mkdir \"$n\"; mount --rbind $d \"$n\"; fi; done; {tmp}; \
+                 mkdir \"$N/old\"; cd \"$N\" && pivot_root . old && umount -l /old && cd \"$W/home/project\" && \
+                 exec \"$L\" run --spec \"$SPEC\" -- sh -c 'echo x > /tmp/effect; echo up'"
+            )
+        };
+        let link = world.in_namespace(&root("ln -s \"$W/outside/tmp\" \"$N/tmp\""));
+        has(&refused(&link), &["`/tmp` cannot be made inside", "it is a symbolic link"]);
+        assert!(!kept.join("effect").exists());
+        assert_eq!(ok(&world.in_namespace(&root("mkdir \"$N/tmp\""))), "up\n", "control");
     });
 }

@@ -249,7 +249,15 @@ fn only_the_git_directory_of_the_main_checkout_is_writable() {
         has(&err(&tried), &["Read-only file system"]);
         assert!(!place.exists());
         repository.outside(&script);
-        has(&err(&repository.inside("rm -rf $C/../file 2>&1 >&2; mv $C/../file $C/../x")), &[""]);
+        // A file of the main checkout, where there is one, can be neither removed nor moved.
+        if matches!(repository.layout, Layout::Below | Layout::Worktree) {
+            let tried = repository.inside("rm -f $C/../file; mv $C/../file $C/../x");
+            assert_eq!(err(&tried).matches("Read-only file system").count(), 2, "{tried:?}");
+            assert_eq!(
+                repository.outside("cat $C/../file; ls -d $C/../x 2>/dev/null || :"),
+                "one\n"
+            );
+        }
         ok(&repository.inside("git commit -q --allow-empty -m still"));
     });
 }

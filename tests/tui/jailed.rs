@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use super::Tty;
-use crate::jail::for_both;
+use crate::jail::{for_both, out};
 
 #[test]
 fn the_interface_works_in_the_jail() {
@@ -23,10 +23,15 @@ fn the_interface_works_in_the_jail() {
                 recording.display()
             ),
         );
+        world.spec(r#"{"denyRead":["~/.aws"]}"#);
+        let told = world.command(world.launcher()).arg("explain").arg(world.spec_file()).output();
+        let kept = out(&told.unwrap()).matches("  absent           ").count();
+        assert!(kept > 0, "control");
         let mut tty = Tty::shell_in(world);
         tty.press(&format!("j '{}'\r", world.root.join("kli").display()));
         tty.sees("say what to do");
-        tty.sees("jail: net o");
+        // What is absent is kept so, and counts.
+        tty.sees(&format!("jail: net on · {kept} hidden · "));
         tty.press("go\r");
         tty.sees("running bash");
         tty.resize(30, 60);

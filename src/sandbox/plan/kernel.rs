@@ -124,6 +124,15 @@ pub(super) fn surface(
                 .into(),
         );
     }
+    if spec.nested_userns {
+        notes.push(
+            "`nestedUserns`: the inside sees the outer `/proc`, so the names and command lines of the \
+             container's other processes can be read (not their environments, files or memory), the \
+             numbers of processes are the container's, and a KILL of the launcher and of bubblewrap at \
+             one moment of the start can leave a process that waits"
+                .into(),
+        );
+    }
     let mut surface = Surface {
         allow: Allow {
             user_namespaces: spec.allow_user_namespaces,

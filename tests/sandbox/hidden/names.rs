@@ -99,7 +99,45 @@ fn the_table_of_mounts_inside_names_nothing_that_an_overlay_holds() {
             assert!(!text.contains(name), "{name}: {text}");
         }
         // Control: a name inside what is writable is a mount, and so it is in the table.
-        has(&text, &["/home/project/.env ", r#""hiddenPaths":4"#]);
+        has(&text, &["/home/project/.env "]);
+    });
+}
+
+#[test]
+fn the_number_that_the_inside_is_told_is_that_of_the_names_that_explain_keeps_hidden() {
+    for_both(|world| {
+        world.file("home/.netrc", "SECRET");
+        world.file("home/project/.env", "SECRET");
+        world.file("home/real", "SECRET");
+        world.link("home/linked", "real");
+        let _socket = std::os::unix::net::UnixListener::bind(world.workspace.join("s")).unwrap();
+        let number = |text: &str| -> u64 {
+            let marker: serde_json::Value = serde_json::from_str(text).unwrap();
+            marker["hiddenPaths"].as_u64().unwrap()
+        };
+        for (denied, least) in [
+            ("[]", 0),
+            // There, absent, absent in one absent directory, absent where the inside may write.
+            (r#"["~/.netrc"]"#, 1),
+            (r#"["~/.aws"]"#, 1),
+            (r#"["~/no/a","~/no/b"]"#, 1),
+            (r#"["./.later"]"#, 1),
+            (r#"["~/.netrc","~/.aws","./.env","./.later","~/linked"]"#, 6),
+        ] {
+            world.spec(&format!(r#"{{"denyRead":{denied}}}"#));
+            let told = explain(world, "words");
+            let kept = ["hidden file ", "hidden directory ", "absent "];
+            let names = told.lines().filter(|line| {
+                let line = line.trim_start();
+                let line = line.strip_prefix("as soon as it appears: ").unwrap_or(line);
+                line.contains("  -- denied: ") && kept.iter().any(|verb| line.starts_with(verb))
+            });
+            let names = u64::try_from(names.count()).unwrap();
+            assert!(names >= least, "control: {told}");
+            assert_eq!(number(&ok(&world.inside("cat /run/kli/sandbox.json"))), names, "{told}");
+            has(&told, &[&format!("\nhidden paths: {names} ("), "hidden file      "]);
+            assert_eq!(number(&explain(world, "json")), names);
+        }
     });
 }
 
@@ -280,5 +318,38 @@ fn the_pasted_shell_line_gives_the_same_view() {
             .output()
             .unwrap();
         assert_eq!(ok(&pasted), run);
+    });
+}
+
+#[test]
+fn a_name_in_the_home_is_hidden_in_the_variable_s_and_in_the_account_s() {
+    for_both(|world| {
+        let account = world.dir("account").display().to_string();
+        world.file("passwd", &format!("root:x:0:0::{account}:/bin/sh\n"));
+        let places = ["home/.netrc", "account/.netrc", "config/gh/hosts", "home/.config/gh/hosts"];
+        for place in places {
+            world.file(place, "SECRET");
+        }
+        world.file("account/.plain", "plain");
+        world.spec(r#"{"denyRead":["~/.netrc","~/.later","$XDG_CONFIG_HOME/gh"]}"#);
+        // User 0 of a namespace, whose account is the one of that table.
+        let script = |start: &str| {
+            format!(
+                "mount --bind \"$W/passwd\" /etc/passwd && cd \"$W\" && cat {} account/.plain && \
+                 cd \"$W/home/project\" && export XDG_CONFIG_HOME=\"$W/config\" && {start}",
+                places.join(" ")
+            )
+        };
+        let files = places.map(|place| format!("../../{place}")).join(" ");
+        let start = format!(
+            "\"$L\" explain \"$SPEC\"; \"$L\" run --spec \"$SPEC\" -- sh -c \
+             'cat {files} 2>/dev/null; cat ../../account/.plain; : > ../../account/.later'"
+        );
+        let ran = world.in_namespace(&script(&start));
+        let told = out(&ran);
+        assert_eq!(told.matches("SECRET").count(), places.len(), "the control alone: {told}");
+        assert!(told.ends_with("\nplain"), "{told}");
+        has(&crate::jail::err(&ran), &["Read-only file system"]);
+        has(&told, &[&format!("absent           {account}/.later  -- denied: ~/.later")]);
     });
 }

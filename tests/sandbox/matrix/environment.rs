@@ -11,13 +11,27 @@ pub(super) fn rows() -> Vec<Row> {
 
 const ENVIRONMENTS: &str = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; echo end";
 
-/// Reads all that can be read of the memory of process 1 and of this process's parent.
-const MEMORY: &str = r#"perl -e 'for my $pid (1, getppid()) {
+/// Reads all that can be read of the memory of these processes.
+macro_rules! memory {
+    ($pids:literal) => {
+        concat!(
+            r#"perl -e 'for my $pid ("#,
+            $pids,
+            r#") {
   open(my $maps, "<", "/proc/$pid/maps") or do { print "$!\n"; next };
   open(my $mem, "<", "/proc/$pid/mem") or do { print "$!\n"; next };
   while (<$maps>) { my ($from, $to, $mode) = /^([0-9a-f]+)-([0-9a-f]+) (\S+)/; next unless $mode =~ /^r/;
     $from = hex $from; $to = hex $to; next if $to - $from > 64 << 20; seek $mem, $from, 0;
-    read($mem, my $bytes, $to - $from) or next; print "SE" . "CRET found\n" if $bytes =~ /SE[C]RET-(TOKEN|KEY|FILE)/ } } print "end\n"'"#;
+    read($mem, my $bytes, $to - $from) or next; print "SE" . "CRET found\n" if $bytes =~ /SE[C]RET-(TOKEN|KEY|FILE)/ } } print "end\n"'"#
+        )
+    };
+}
+
+/// Of process 1 and of the reader's parent.
+const MEMORY: &str = memory!("1, getppid()");
+
+/// Of the reader itself, which finds what its environment has.
+const OWN_MEMORY: &str = memory!("$$");
 
 fn variables() -> Vec<Row> {
     vec![
@@ -27,10 +41,7 @@ fn variables() -> Vec<Row> {
             .control("tr '\\0' '\\n' < /proc/self/environ", "SECRET-TOKEN"),
         row(4, "read it in the memory of process 1", MEMORY)
             .refused("Permission denied")
-            .control(
-                "perl -e 'open(my $m, \"<\", \"/proc/self/environ\"); print <$m>'",
-                "SECRET-TOKEN",
-            ),
+            .control(OWN_MEMORY, "SECRET found"),
         row(4, "read one that a pattern denies", "printenv AWS_SECRET_ACCESS_KEY; echo end")
             .refused("end")
             .control("printenv AWS_SECRET_ACCESS_KEY", "SECRET-KEY"),
@@ -105,7 +116,7 @@ fn keys() -> Vec<Row> {
             .control("cat ~/.key", "SECRET-FILE"),
         keys("read a key in the memory of process 1", MEMORY)
             .refused("Permission denied")
-            .control("cat ~/.key", "SECRET-FILE"),
+            .control(OWN_MEMORY, "SECRET found"),
         keys(
             "find a key in a file of the jail",
             "grep -rsah SE'C'RET-FILE /run /tmp ~ . /dev/shm; echo end",

@@ -30,7 +30,11 @@ fn view() -> Vec<Row> {
             .refused(READ_ONLY)
             .effect("grep -L outside $R/outside/file")
             .control("echo outside >> $R/outside/file && echo written", "written"),
-        row(1, "make a file in `/run`, `/dev` and `/`", "touch /run/x; touch /dev/x; touch /x")
+        row(
+            1,
+            "make a file in `/run`, `/dev` and `/`",
+            "for it in /run/x /dev/x /x; do touch $it && echo SEC''RET; done",
+        )
             .refused(READ_ONLY)
             .effect("ls /run/x /dev/x /x 2>/dev/null")
             .control("touch $R/outside/x && echo made", "made"),

@@ -61,6 +61,14 @@ fn surface() -> Vec<Row> {
         )
         .refused("Read-only file system|Permission denied")
         .control("unshare -Urn sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward && echo steered'", "steered"),
+        start(
+            7,
+            "steer the kernel where the outer `/proc` shows processes alone",
+            "unshare -Urmpf sh -c 'mount -t proc -o subset=pid proc /proc; exec \"$L\" run --spec \"$SPEC\" -- \
+             sh -c \"echo 1 > /proc/sys/net/ipv4/ip_forward && echo SECRET; cat /proc/keys && echo SECRET\"'",
+        )
+        .refused("Read-only file system")
+        .control("unshare -Urn sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward && echo steered'", "steered"),
         // The script and what it started share a group, which the inside would end with its own.
         start(
             7,
