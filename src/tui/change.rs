@@ -72,11 +72,19 @@ impl State {
     }
 
     /// Goes on in a conversation: another one, or the same with something changed.
-    pub(super) fn enter_talk(&mut self, how: &str, talk: &Conversation) {
+    pub(super) fn enter_talk(&mut self, how: &str, talk: &mut Conversation) {
         if how == SWITCH {
             self.switch(talk.facts.clone(), &talk.said, &talk.notices);
         } else {
-            self.begin(talk.facts.clone(), &talk.history, &talk.notices);
+            let earlier = std::mem::take(&mut talk.earlier);
+            self.begin(talk.facts.clone(), earlier, &talk.notices);
+            if how == "clear" {
+                let said = match self.session() {
+                    Some(_) => "a new session begins; `/resume` goes back to an earlier one",
+                    None => "a new conversation begins, and is not kept",
+                };
+                self.say(Kind::Note, said);
+            }
             self.draft(talk.draft.as_deref());
         }
     }
