@@ -149,6 +149,12 @@ fn every_command_of_the_help_is_answered() {
         assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
     }
     assert!(rows.iter().any(|row| row.contains("Ctrl-Z: suspend")), "the keys: {rows:#?}");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/terminal.md");
+    let about = fs::read_to_string(file).unwrap();
+    for name in &names {
+        let is_told = |end: &str| about.contains(&format!("`/{name}{end}"));
+        assert!(is_told("`") || is_told(" "), "docs/terminal.md: /{name}");
+    }
     let rows = |tty: &mut Tty| {
         let rows = tty.all();
         rows.into_iter().filter(|row| !row.is_empty()).collect::<Vec<_>>()
@@ -170,7 +176,7 @@ fn every_command_of_the_help_is_answered() {
         );
         // A list, where one was opened.
         tty.press("\x1b");
-        tty.until("the composer", |screen| !screen.contains("search: "));
+        tty.until("the composer", |screen| !screen.contains("Esc leaves"));
     }
     assert!(silent.is_empty(), "{silent:?} say nothing");
     tty.press("\x15/quit\r");

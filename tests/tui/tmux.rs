@@ -242,19 +242,19 @@ fn an_answer_streams_in_and_no_row_is_shifted_by_what_terminals_disagree_about()
     let rows = ["⚠️ warned", "👩‍👩‍👧 family", "漢字 here", "🇩🇪 flag", "e\u{301} accent"];
     let list = rows.iter().map(|row| format!("- {row} | end\n")).collect::<Vec<_>>().concat();
     let first = format!("# The title\n\n{list}\n");
-    let last = "Finally it is said.";
-    let stream = message([text(&first), text(last)]);
+    let ending = "Finally it is said.";
+    let stream = message([text(&first), text(ending)]);
     let cut = stream.find("Finally").unwrap();
     let fake = FakeModel::start(vec![
         Answer::new(stream.clone()).hang_after(cut),
-        Answer::new(message([text(&first), text(last)])).every_byte().pause(Duration::ZERO),
+        Answer::new(message([text(&first), text(ending)])).every_byte().pause(Duration::ZERO),
     ]);
     let env = against(&fake);
     let tmux = Tmux::kli(&env, "kli");
     tmux.types("go");
     tmux.sees("The title");
     tmux.sees("end");
-    assert!(!tmux.screen().contains(last), "control: it is on its way");
+    assert!(!tmux.screen().contains(ending), "control: it is on its way");
     tmux.is_taken();
     // A key is seen while it streams.
     tmux.run(&["send-keys", "-l", "typed meanwhile"]);
@@ -263,9 +263,9 @@ fn an_answer_streams_in_and_no_row_is_shifted_by_what_terminals_disagree_about()
     tmux.sees("interrupted");
     tmux.keys(&["C-u"]);
     tmux.types("again");
-    tmux.sees(last);
+    tmux.sees(ending);
     let all = tmux.all();
-    assert_eq!(all.matches(last).count(), 1, "{all}");
+    assert_eq!(all.matches(ending).count(), 1, "{all}");
     for row in rows {
         // Interrupted and whole: each once. Joined emoji may be told as their parts.
         let word = row.rsplit(' ').next().unwrap();
@@ -410,7 +410,7 @@ fn a_suspension_gives_the_shell_its_terminal_and_fg_goes_on() {
 /// The process that runs in the pane's shell.
 fn running(tmux: &Tmux) -> Pid {
     let shell: i32 = tmux.told("#{pane_pid}").parse().unwrap();
-    let child = *crate::jail::children(shell).first().expect("kli runs");
+    let child = *crate::jail::children(shell).first().unwrap();
     assert!(Path::new(&format!("/proc/{child}")).exists());
     Pid::from_raw(child).unwrap()
 }
