@@ -78,12 +78,16 @@ impl State {
         } else {
             let earlier = std::mem::take(&mut talk.earlier);
             self.begin(talk.facts.clone(), earlier, &talk.notices);
-            if how == "clear" {
-                let said = match self.session() {
-                    Some(_) => "a new session begins; `/resume` goes back to an earlier one",
-                    None => "a new conversation begins, and is not kept",
-                };
-                self.say(Kind::Note, said);
+            match (how, self.session().is_some()) {
+                ("clear", true) => self
+                    .say(Kind::Note, "a new session begins; `/resume` goes back to an earlier one"),
+                ("clear", false) => {
+                    self.say(Kind::Note, "a new conversation begins, and is not kept");
+                }
+                ("fork", _) => {
+                    self.say(Kind::Note, "a copy of the session goes on; `/tree` shows both");
+                }
+                _ => {}
             }
             self.draft(talk.draft.as_deref());
         }
