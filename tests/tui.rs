@@ -3,6 +3,7 @@
 
 mod approval;
 mod choices;
+mod commands;
 mod editor;
 mod faults;
 mod hostile;

@@ -109,7 +109,14 @@ impl Agent {
         let mut busy = false;
         let mut held = VecDeque::new();
         while open || busy {
+            let place = self.parts.shelf.clone().filter(|_| !busy && self.turn.is_idle());
+            if let Some(place) = &place {
+                place.put(std::mem::take(self.turn.conversation()));
+            }
             let happened = ongoing.next(&mut held, &mut ops, open).await;
+            if let Some(place) = place {
+                *self.turn.conversation() = place.take();
+            }
             let input = match happened {
                 Happened::Op(None) => {
                     open = false;

@@ -50,7 +50,7 @@ pub use context::Surroundings;
 pub use driver::Agent;
 pub use ledger::Ledger;
 pub use mentions::{begins_mention, mention_of};
-pub use parts::{Journal, Parts, Record};
+pub use parts::{Journal, Parts, Record, Shelf};
 pub use prompt::{Facts, system_prompt};
 pub use stuck::REPEATS;
 pub use task::Task;

@@ -1,6 +1,6 @@
 //! What an agent is made of, and where it writes down what happens.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     authority::{Confinement, Report, Subject},
@@ -61,6 +61,28 @@ pub enum Record<'a> {
     End(&'a super::Summary),
 }
 
+/// Where a conversation lies while its agent is idle, so that whoever goes on with it needs no copy of
+/// its own all along.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf(Arc<Mutex<Vec<Message>>>);
+
+impl Shelf {
+    /// Lays a conversation down, in the place of what lies there.
+    pub fn put(&self, history: Vec<Message>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = history;
+    }
+
+    /// Takes it up: nothing lies there then.
+    pub fn take(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns a copy of what lies there.
+    pub fn copy(&self) -> Vec<Message> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// What an agent is made of.
 pub struct Parts {
     /// The model to ask.
@@ -79,6 +101,8 @@ pub struct Parts {
     pub system: String,
     /// The conversation so far, paired.
     pub history: Vec<Message>,
+    /// Where to lay it while nothing is worked on; `None` = nobody goes on with it in another way.
+    pub shelf: Option<Shelf>,
     /// Bounds of each prompt.
     pub budgets: Budgets,
     /// When and how far the conversation is made shorter.
@@ -121,6 +145,7 @@ pub(super) fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told
     let Budgets { turns, tokens, time, cost, .. } = parts.budgets;
     Told {
         report: Report::new(&parts.subject, parts.confinement),
+        confinement: parts.confinement,
         tools: offered.iter().map(|tool| (tool.name.clone(), tool.description.clone())).collect(),
         context: vec![
             format!("model: {}", parts.model.name()),

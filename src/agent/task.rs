@@ -270,6 +270,7 @@ impl Call {
             }),
             system,
             history: Vec::new(),
+            shelf: None,
             // Its parent's time ends both.
             budgets: Budgets {
                 turns: Some(turns),

@@ -153,6 +153,11 @@ impl Turn {
         }
     }
 
+    /// Returns the conversation to be laid aside or taken up again while nothing is worked on.
+    pub fn conversation(&mut self) -> &mut Vec<Message> {
+        &mut self.history
+    }
+
     /// Returns the conversation as it is to be sent.
     pub fn history(&self) -> &[Message] {
         &self.history

@@ -186,7 +186,7 @@ pub(crate) enum Command {
         /// The directory; it is created
         directory: PathBuf,
     },
-    /// Confine kli without its launcher
+    /// Say what confines kli, or confine it without its launcher
     Sandbox {
         #[command(subcommand)]
         command: SandboxCommand,
@@ -270,6 +270,8 @@ pub(crate) enum ConfigCommand {
 /// What to do about confinement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
+    /// Print what confines this process, and what the launcher tells of it
+    Show,
     /// Print ready-to-run confinement for a host without the launcher
     Recipe {
         /// What confines

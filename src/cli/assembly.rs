@@ -226,6 +226,7 @@ impl Assembly {
             context,
             system,
             history: begun.history,
+            shelf: None,
             budgets,
             compaction,
             retry,

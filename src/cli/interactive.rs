@@ -3,6 +3,7 @@
 
 mod desk;
 mod fault;
+mod footer;
 mod undo;
 
 use std::{
@@ -20,16 +21,15 @@ use tokio::{
 
 use crate::{
     agent::{Agent, Backlog, Event},
-    authority::{Confinement, Subject},
+    authority::Subject,
     config::names,
     host::{self, Host, secrets::Handed},
     model::Model,
     session::{History, Store},
     tool::{Context, inspect::Told},
     tui::{
-        self, Answer, Change, Conversation, Editing, Look, Root,
-        found::Found,
-        state::{Facts, Level},
+        self, Answer, Change, Conversation, Earlier, Editing, Look, Root, found::Found,
+        state::Facts,
     },
 };
 
@@ -38,7 +38,7 @@ mod log;
 mod switch;
 
 use super::{
-    args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
+    args::{ConfigCommand, ExportFormat, RunArguments, SandboxCommand, SessionsCommand},
     assembly::{Assembly, Models, Ready},
     checkpoints::Checkpointing,
     config,
@@ -48,7 +48,7 @@ use super::{
     journal::{self, SharedLog, Wish},
     models,
     provider::{chosen_effort, model_name},
-    sessions,
+    sandbox, sessions,
     setup::Setup,
     show_authority,
     signals::Signals,
@@ -237,6 +237,7 @@ fn answer(asked: &Asked, handed: &Handed) -> Result<Option<Answer>, CliError> {
         }
         "authority" => show_authority(&asked.run, setup),
         "model" => models::show(setup, false, handed),
+        "sandbox" => sandbox::run(&SandboxCommand::Show),
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
@@ -323,8 +324,15 @@ impl<'a> House<'a> {
     fn converse(&mut self, run: &RunArguments) -> Result<Conversation, CliError> {
         let mut begun = journal::open(&Wish::new(run, &self.setup))?;
         let notices = std::mem::take(&mut begun.notices);
-        self.kept = switch::Kept::of(begun);
-        let mut talk = self.talk(run, None)?;
+        let before = std::mem::replace(&mut self.kept, switch::Kept::of(begun));
+        let mut talk = match self.talk(run, None) {
+            Ok(talk) => talk,
+            Err(error) => {
+                // The one that is there goes on.
+                self.kept = before;
+                return Err(error);
+            }
+        };
         talk.notices.splice(0..0, notices);
         Ok(talk)
     }
@@ -338,8 +346,10 @@ impl<'a> House<'a> {
         let (setup, assembly) = (&self.setup, &self.assembly);
         let backlog = Arc::new(Backlog::default());
         let wish = Wish::new(run, setup);
+        let started = if before.is_some() { self.kept.gone_on_with() } else { self.kept.begun() };
         let Ready { mut parts, session, checkpoints, mut notices, log } =
-            assembly.converse(run, wish, Some(self.kept.started()), Arc::clone(&backlog))?;
+            assembly.converse(run, wish, Some(started), Arc::clone(&backlog))?;
+        parts.shelf = Some(self.kept.shelf());
         tell_name(log.as_ref(), &self.answers);
         if let (Some(before), Some(context)) = (before, Arc::get_mut(&mut parts.context)) {
             context.state = before.state.heir();
@@ -350,7 +360,8 @@ impl<'a> House<'a> {
         self.journal = log;
         self.context = Some(Arc::clone(&parts.context));
         let window = |model: &dyn Model| (model.name().to_owned(), model.context_window());
-        let (confined, level) = self.confined();
+        let plan = Host::default().jail();
+        let (confined, level) = footer::words(assembly.confinement(), plan, &self.workspace());
         let facts = Facts {
             model: parts.model.name().to_owned(),
             effort: chosen_effort(setup, &model_name(setup)?)
@@ -368,7 +379,11 @@ impl<'a> House<'a> {
             Some(log) => Some(log.front(self, facts.session.as_ref(), &backlog, &notices)?),
             None => None,
         };
-        let history = parts.history.clone();
+        let earlier = match before {
+            // It stands on the screen.
+            Some(_) => Earlier::default(),
+            None => Earlier::of(&parts.history, |message| assembly.redactor().message(message)),
+        };
         let agent = Agent::new(parts);
         let (ops, inbox) = mpsc::unbounded_channel();
         let (outbox, mut told) = mpsc::unbounded_channel();
@@ -390,35 +405,7 @@ impl<'a> House<'a> {
         };
         let agent = Box::pin(agent);
         let (said, draft) = (String::new(), None);
-        Ok(Conversation { facts, history, notices, said, draft, ops, events, agent, backlog })
-    }
-
-    /// Returns the confinement in a few words: `jail: net on · 3 hidden · ~/src/x`.
-    fn confined(&self) -> (String, Level) {
-        let workspace = self.workspace();
-        match self.assembly.confinement() {
-            Confinement::KliSandbox => {
-                let plan = Host::default().jail().unwrap_or_default();
-                let network = match plan.get("network").and_then(serde_json::Value::as_bool) {
-                    Some(true) => "net on",
-                    Some(false) => "net off",
-                    None => "net unknown",
-                };
-                let hidden = plan
-                    .get("hiddenPaths")
-                    .and_then(serde_json::Value::as_u64)
-                    .map_or_else(String::new, |count| format!(" · {count} hidden"));
-                (format!("jail: {network}{hidden} · {workspace}"), Level::Jailed)
-            }
-            Confinement::Outer(_) => (
-                format!("{} · {workspace}", self.assembly.confinement().label()),
-                Level::Unverified,
-            ),
-            Confinement::None => (format!("no jail · {workspace}"), Level::Open),
-            Confinement::Unknown => {
-                (format!("confinement unknown · {workspace}"), Level::Unverified)
-            }
-        }
+        Ok(Conversation { facts, earlier, notices, said, draft, ops, events, agent, backlog })
     }
 
     /// Returns the workspace as people write it.
@@ -458,27 +445,8 @@ impl<'a> House<'a> {
     /// What is known here, without looking anywhere.
     fn known(&self, name: &str) -> Option<String> {
         Some(match name {
-            "tools" => {
-                let tools = &self.told()?.tools;
-                let lines: Vec<String> =
-                    tools.iter().map(|(name, about)| format!("{name}: {about}")).collect();
-                lines.join("\n")
-            }
-            "context" => {
-                let workspace = format!("workspace: {}", self.setup.workspace.display());
-                let lines = self.told()?.context.iter().cloned();
-                std::iter::once(workspace).chain(lines).collect::<Vec<_>>().join("\n")
-            }
-            "sandbox" => {
-                let label = format!("confinement: {}\n", self.assembly.confinement().label());
-                match Host::default().jail() {
-                    Some(plan) => format!(
-                        "{label}the launcher tells of its plan (hidden paths are counted, not \
-                         named):\n{plan:#}"
-                    ),
-                    None => label,
-                }
-            }
+            "tools" => self.told()?.tools(),
+            "context" => self.told()?.context(&self.setup.workspace),
             _ => return None,
         })
     }

@@ -1,7 +1,8 @@
-//! `kli sandbox recipe`: from the specification of the launcher, confinement that needs no launcher:
-//! a script for bubblewrap, Docker, Podman or systemd, or a dev container.
+//! `kli sandbox show`: what confines this process. `kli sandbox recipe`: from the specification of the
+//! launcher, confinement that needs no launcher: a script for bubblewrap, Docker, Podman or systemd,
+//! or a dev container.
 //!
-//! It starts nothing and looks at nothing but the specification: what depends on the machine is
+//! A recipe starts nothing and looks at nothing but the specification: what depends on the machine is
 //! found out by the script, when it runs. What a kind cannot keep stands at its top.
 
 mod devcontainer;
@@ -16,8 +17,13 @@ use std::{io::Read as _, path::Path};
 
 use crate::{
     authority::Grant,
-    host::{HostError, environment, files, state},
+    host::{
+        Host, HostError,
+        confinement::{self, Signs},
+        environment, files, state,
+    },
     sandbox::spec::{self, Spec},
+    tool::inspect,
 };
 
 use super::{
@@ -32,7 +38,10 @@ use super::{
 /// # Errors
 /// When the specification cannot be read or kept, or the output cannot be written.
 pub(crate) fn run(command: &SandboxCommand) -> Result<u8, CliError> {
-    let SandboxCommand::Recipe { kind, spec, output } = command;
+    let SandboxCommand::Recipe { kind, spec, output } = command else {
+        show();
+        return Ok(0);
+    };
     let spec = read(spec.as_deref())?;
     let recipe = make(*kind, &spec)?;
     match (output, recipe.files.as_slice()) {
@@ -50,6 +59,12 @@ pub(crate) fn run(command: &SandboxCommand) -> Result<u8, CliError> {
         terminal::note("hint: `--output .devcontainer` writes all files of it");
     }
     Ok(0)
+}
+
+/// Prints what confines this process.
+fn show() {
+    let confinement = confinement::judge(&Signs::read(&environment::Environment::read()));
+    terminal::out(&(inspect::confinement(confinement, Host::default().jail().as_ref()) + "\n"));
 }
 
 /// What a recipe consists of.

@@ -2,23 +2,55 @@
 //!
 //! It computes nothing: the agent tells it what the calls are checked against.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::{Context, Effect, Invocation, Outcome, Sink, Tool, arguments::Arguments};
-use crate::authority::{Atom, Grant, Report, Request};
+use crate::authority::{Atom, Confinement, Grant, Report, Request};
 
 /// What the run is told about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The report of the subject that every call is checked against.
     pub report: Report,
+    /// What confines the process.
+    pub confinement: Confinement,
     /// The tools on offer: name, and what it does.
     pub tools: Vec<(String, String)>,
     /// What the conversation is made of, a line each.
     pub context: Vec<String>,
+}
+
+impl Told {
+    /// Returns the tools on offer, a line each.
+    pub fn tools(&self) -> String {
+        let lines = self.tools.iter().map(|(name, about)| format!("{name}: {about}"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns what the conversation is made of, a line each.
+    pub fn context(&self, workspace: &Path) -> String {
+        let workspace = format!("workspace: {}", workspace.display());
+        [workspace].iter().chain(&self.context).cloned().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Returns what confines the process, and what the launcher tells of its plan. What is told outside of
+/// its jail is not the launcher's.
+pub fn confinement(confinement: Confinement, plan: Option<&Value>) -> String {
+    let label = confinement.label();
+    match plan.filter(|_| confinement == Confinement::KliSandbox) {
+        Some(plan) => format!(
+            "confinement: {label}\nthe launcher tells of its plan (hidden paths are counted, not \
+             named):\n{plan:#}"
+        ),
+        None => format!(
+            "confinement: {label}\nno plan is told: this was judged by the signs that can be seen \
+             from inside"
+        ),
+    }
 }
 
 /// The tool inspect.
@@ -107,30 +139,10 @@ impl Invocation for Look {
 impl Look {
     fn look(&self, told: &Told) -> String {
         match self.what {
-            What::Tools => told
-                .tools
-                .iter()
-                .map(|(name, about)| format!("{name}: {about}"))
-                .collect::<Vec<_>>()
-                .join("\n"),
+            What::Tools => told.tools(),
             What::Authority => told.report.text() + &told.report.remarks().join("\n"),
-            What::Sandbox => {
-                let confinement = told.report.confinement();
-                match self.context.host.jail() {
-                    Some(plan) => format!(
-                        "confinement: {confinement}\nthe launcher tells of its plan (hidden paths \
-                         are counted, not named):\n{plan:#}"
-                    ),
-                    None => format!(
-                        "confinement: {confinement}\nno plan is told: this was judged by the signs \
-                         that can be seen from inside"
-                    ),
-                }
-            }
-            What::Context => {
-                let workspace = format!("workspace: {}", self.context.workspace.display());
-                [workspace].iter().chain(&told.context).cloned().collect::<Vec<_>>().join("\n")
-            }
+            What::Sandbox => confinement(told.confinement, self.context.host.jail().as_ref()),
+            What::Context => told.context(&self.context.workspace),
         }
     }
 }

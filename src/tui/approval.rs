@@ -6,14 +6,17 @@
 
 use std::time::Duration;
 
-use crate::agent::approval::{Answer, Change, Question, Shown};
+use crate::{
+    agent::approval::{Answer, Change, Question, Shown},
+    display::Role,
+};
 
 use super::{
     cells::{clean, cut, wrap},
     composer::{Composer, Done},
     exact::{exact, warning},
     key::{Code, Key},
-    style::{Color, Line, Span, Style},
+    style::{Line, Span, Style},
 };
 
 /// How long nothing must have been pressed at the question before a key answers it.
@@ -255,28 +258,27 @@ impl Asking {
 
     /// Returns how many rows of the body there is room for.
     fn window(&self, width: usize, height: usize) -> usize {
-        height.saturating_sub(self.below(width, height).len()).max(1)
+        fit(self.body(width).len(), &self.below(width, height), width, height).0
     }
 
     /// Returns at most so many rows.
     pub fn rows(&self, width: usize, height: usize) -> Vec<Line> {
         let body = self.body(width);
         let mut below = self.below(width, height);
-        let room = self.window(width, height).min(height);
+        let (room, has_own) = fit(body.len(), &below, width, height);
+        let room = room.min(height);
         let top = self.top.min(body.len().saturating_sub(room));
-        if body.len() > room
-            && let Some(first) = below.first_mut()
-        {
+        if body.len() > room {
             let last = (top + room).min(body.len());
-            let (from, all) = (top + 1, body.len());
-            let place = if width < 60 {
-                format!("{from}-{last}/{all} ")
-            } else {
-                format!("rows {from}-{last} of {all}, PageDown for more: ")
-            };
-            let mut line = Line::styled(place, Style { bold: true, ..Style::PLAIN });
-            first.spans.iter().for_each(|span| line.push(&span.text, span.style));
-            *first = line;
+            let place = place(top + 1, last, body.len(), width);
+            let style = Style { bold: true, ..Style::PLAIN };
+            if has_own {
+                below.insert(0, Line::styled(place, style));
+            } else if let Some(first) = below.first_mut() {
+                let mut line = Line::styled(place + ": ", style);
+                first.spans.iter().for_each(|span| line.push(&span.text, span.style));
+                *first = line;
+            }
         }
         let mut rows: Vec<Line> = body.into_iter().skip(top).take(room).collect();
         below.truncate(height.saturating_sub(rows.len()));
@@ -287,7 +289,7 @@ impl Asking {
     /// The whole question as rows, for what is printed.
     pub fn body(&self, width: usize) -> Vec<Line> {
         let question = &self.question;
-        let bold = Style { bold: true, ..Style::color(Color::YELLOW) };
+        let bold = Style { bold: true, ..Style::role(Role::Warning) };
         let text = |text: &str, style: Style| {
             let indent = Line::styled("  ", Style::PLAIN);
             wrap(&[Span::new(clean(text), style)], &indent, &indent, width)
@@ -329,16 +331,17 @@ impl Asking {
                 if self.question.edits.is_some() {
                     keys.push_str(" · e change");
                 }
-                return vec![if self.armed {
-                    Line::styled(keys, Style { bold: true, ..Style::color(Color::CYAN) })
+                let span = if self.armed {
+                    Span::new(keys, Style { bold: true, ..Style::role(Role::Command) })
                 } else {
-                    Line::styled(format!("a moment: {keys}"), Style::DIM)
-                }];
+                    Span::new(format!("a moment: {keys}"), Style::DIM)
+                };
+                return wrap(&[span], &Line::default(), &Line::default(), width);
             }
             Mode::Why(composer) => ("no; say why or nothing, Enter sends, Esc goes back", composer),
             Mode::Change(composer) => ("Enter runs this in its place, Esc goes back", composer),
         };
-        let mut rows = vec![Line::styled(what, Style::color(Color::CYAN))];
+        let mut rows = vec![Line::styled(what, Style::role(Role::Command))];
         rows.extend(written(composer, width, (height / 2).max(1)));
         rows
     }
@@ -365,6 +368,25 @@ fn field(name: &str, value: &str, width: usize, rows: &mut Vec<Line>) -> usize {
     found.hidden
 }
 
+/// Says which rows of how many are seen.
+fn place(from: usize, last: usize, all: usize, width: usize) -> String {
+    if width < 60 {
+        format!("{from}-{last}/{all}")
+    } else {
+        format!("rows {from}-{last} of {all}, PageDown for more")
+    }
+}
+
+/// Returns how many of so many rows there is room for above the keys, and whether what says which has
+/// a row of its own: where it would take the place of keys.
+fn fit(rows: usize, below: &[Line], width: usize, height: usize) -> (usize, bool) {
+    let room = height.saturating_sub(below.len()).max(1);
+    let beside = place(rows, rows, rows, width).len() + 2;
+    let is_wider = below.first().is_some_and(|first| first.width() + beside > width);
+    let has_own = rows > room && room > 1 && is_wider;
+    (room - usize::from(has_own), has_own)
+}
+
 /// Adds the rows of a change of a file; returns how much of it is hidden.
 fn diff(change: &Change, width: usize, rows: &mut Vec<Line>) -> usize {
     let mut hidden = 0;
@@ -381,12 +403,12 @@ fn diff(change: &Change, width: usize, rows: &mut Vec<Line>) -> usize {
         if at > 0 {
             rows.push(Line::styled("  ⋯", Style::DIM));
         }
-        for (bytes, first, sign, color) in [
-            (&hunk.old, hunk.old_line, "- ", Color::RED),
-            (&hunk.new, hunk.new_line, "+ ", Color::GREEN),
+        for (bytes, first, sign, role) in [
+            (&hunk.old, hunk.old_line, "- ", Role::Removed),
+            (&hunk.new, hunk.new_line, "+ ", Role::Added),
         ] {
             for (number, line) in (first..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
-                let style = Style::color(color);
+                let style = Style::role(role);
                 let mut before = Line::styled(format!("{number:>5} "), Style::DIM);
                 before.push(sign, style);
                 let found = exact(line, &before, style, width);
@@ -410,7 +432,7 @@ fn written(composer: &Composer, width: usize, most: usize) -> Vec<Line> {
     let reverse = Style { reverse: true, ..Style::PLAIN };
     let rows = composer.rows(columns).into_iter().enumerate().skip(from).take(most);
     rows.map(|(number, (start, end))| {
-        let mut line = Line::styled("  › ", Style::color(Color::CYAN));
+        let mut line = Line::styled("  › ", Style::role(Role::Prompt));
         let row = text.get(start..end).unwrap_or_default();
         let cursor = composer.cursor().clamp(start, end) - start;
         match row.split_at_checked(cursor).filter(|_| number == at) {

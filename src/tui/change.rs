@@ -72,11 +72,23 @@ impl State {
     }
 
     /// Goes on in a conversation: another one, or the same with something changed.
-    pub(super) fn enter_talk(&mut self, how: &str, talk: &Conversation) {
+    pub(super) fn enter_talk(&mut self, how: &str, talk: &mut Conversation) {
         if how == SWITCH {
             self.switch(talk.facts.clone(), &talk.said, &talk.notices);
         } else {
-            self.begin(talk.facts.clone(), &talk.history, &talk.notices);
+            let earlier = std::mem::take(&mut talk.earlier);
+            self.begin(talk.facts.clone(), earlier, &talk.notices);
+            match (how, self.session().is_some()) {
+                ("clear", true) => self
+                    .say(Kind::Note, "a new session begins; `/resume` goes back to an earlier one"),
+                ("clear", false) => {
+                    self.say(Kind::Note, "a new conversation begins, and is not kept");
+                }
+                ("fork", _) => {
+                    self.say(Kind::Note, "a copy of the session goes on; `/tree` shows both");
+                }
+                _ => {}
+            }
             self.draft(talk.draft.as_deref());
         }
     }

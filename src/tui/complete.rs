@@ -3,14 +3,17 @@
 
 use std::{ops::Range, time::Duration};
 
-use crate::agent::{begins_mention, mention_of};
+use crate::{
+    agent::{begins_mention, mention_of},
+    display::Role,
+};
 
 use super::{
     cells::{clean_row, cut, width},
     command,
     composer::Composer,
     key::{Code, Key},
-    style::{Color, Line, Style},
+    style::{Line, Style},
 };
 
 /// The most files that are offered from.
@@ -260,7 +263,7 @@ impl Completion {
             .map(|(number, offer)| {
                 let is_marked = self.at == Some(number);
                 let mut line = Line::styled(if is_marked { "▸ " } else { "  " }, Style::PLAIN);
-                let name = Style { bold: is_marked, ..Style::color(Color::CYAN) };
+                let name = Style { bold: is_marked, ..Style::role(Role::Command) };
                 line.push(&offer.text, name);
                 if !offer.about.is_empty() {
                     let space = 13_usize.saturating_sub(width(&offer.text));

@@ -19,7 +19,7 @@ const FOLD_BYTES: usize = 800;
 /// How many states can be gone back to.
 const UNDO: usize = 200;
 /// How many prompts are kept to go back to.
-const HISTORY: usize = 1000;
+pub(super) const HISTORY: usize = 1000;
 /// How many bytes the states that can be gone back to take at most.
 const UNDO_BYTES: usize = 4 << 20;
 /// A text from elsewhere of more bytes than this is folded.

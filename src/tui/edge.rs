@@ -26,12 +26,13 @@ use tokio::{
 use crate::{
     agent::{Backlog, Event, Op},
     display::Keymap,
-    message::Message,
 };
 
 use super::{
     block::Kind,
     change::Change,
+    earlier::Earlier,
+    ending,
     found::Found,
     guard::Guard,
     input::Parser,
@@ -51,8 +52,6 @@ use writer::Writer;
 const FRAME: Duration = Duration::from_millis(16);
 /// How often what moves is drawn.
 const TICK: Duration = Duration::from_millis(120);
-/// How long the agent has to end when the person leaves.
-const ENDING: Duration = Duration::from_secs(2);
 /// How long a terminal has to take the last frame.
 const LAST_FRAME: Duration = Duration::from_millis(500);
 /// Events that are taken before a key is looked for.
@@ -65,8 +64,8 @@ const ROWS: usize = 256;
 pub struct Conversation {
     /// What the footer says.
     pub facts: Facts,
-    /// What was said before.
-    pub history: Vec<Message>,
+    /// What was said before; taken once it is shown.
+    pub earlier: Earlier,
     /// What the person should know.
     pub notices: Vec<String>,
     /// What to say once it goes on, when it is the one that was there.
@@ -160,7 +159,7 @@ pub struct End {
 pub async fn run(
     terminal: OwnedFd,
     root: &mut dyn Root,
-    first: Conversation,
+    mut first: Conversation,
     answers: UnboundedReceiver<Answer>,
     look: Look,
 ) -> io::Result<End> {
@@ -174,7 +173,8 @@ pub async fn run(
     let writer = Writer::start(terminal.try_clone()?)?;
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
-    state.begin(first.facts.clone(), &first.history, &first.notices);
+    let earlier = std::mem::take(&mut first.earlier);
+    state.begin(first.facts.clone(), earlier, &first.notices);
     state.use_keys(look.keys);
     let mut edge = Edge {
         start: Instant::now(),
@@ -392,8 +392,8 @@ impl Edge {
                     root.ask(name, rest, self.state.session().map(str::to_owned));
                 }
                 Effect::Begin(how, what) => match root.begin(how, &what, self.state.session()) {
-                    Ok(talk) => {
-                        self.state.enter_talk(how, &talk);
+                    Ok(mut talk) => {
+                        self.state.enter_talk(how, &mut talk);
                         self.counted = 0;
                         self.talk = talk;
                         self.agent_is_there = true;
@@ -489,23 +489,7 @@ impl Edge {
             lent.take_back(&self.terminal, true);
         }
         self.state.leaving();
-        if self.state.is_working() {
-            let op = if code.is_some() { Op::Terminate } else { Op::Interrupt };
-            let told = self.talk.ops.send(op).is_ok();
-            let ending = async {
-                while told && self.agent_is_there && self.state.is_working() {
-                    tokio::select! {
-                        biased;
-                        event = self.talk.events.recv() => match event {
-                            Some(event) => drop(self.state.event(event)),
-                            None => break,
-                        },
-                        () = &mut self.talk.agent => break,
-                    }
-                }
-            };
-            drop(timeout(ENDING, ending).await);
-        }
+        ending::wait(&mut self.state, &mut self.talk, self.agent_is_there, code).await;
         let last = async {
             self.writer.idle().await;
             self.rows.extend(self.state.take_rows());

@@ -2,9 +2,11 @@
 //! turns text round is shown by its number, and a row that was wrapped is told from one that ended.
 //! Pure.
 
+use crate::display::Role;
+
 use super::{
     cells::{chop, is_hidden},
-    style::{Color, Line, Style},
+    style::{Line, Style},
 };
 
 /// What stands before the rest of a line that is longer than a row.
@@ -75,7 +77,7 @@ pub fn warning(hidden: usize) -> Option<Line> {
         1 => "1 character that cannot be seen is shown by its number".to_owned(),
         many => format!("{many} characters that cannot be seen are shown by their numbers"),
     };
-    Some(Line::styled(what, Style { bold: true, ..Style::color(Color::YELLOW) }))
+    Some(Line::styled(what, Style { bold: true, ..Style::role(Role::Warning) }))
 }
 
 #[cfg(test)]

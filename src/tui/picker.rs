@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
+use crate::display::Role;
+
 use super::{
     cells::{clean_row, cut, width},
     key::{Code, Key},
-    style::{Color, Line, Style},
+    style::{Line, Style},
 };
 
 /// The most items that are kept.
@@ -206,7 +208,7 @@ impl Picker {
             rows.push(title);
         }
         if height > 1 {
-            let mut search = Line::styled("search: ", Style::color(Color::CYAN));
+            let mut search = Line::styled("search: ", Style::role(Role::Command));
             // Its end is what is being typed.
             let room = width.saturating_sub(search.width() + 1).max(1);
             let mut shown = self.query.as_str();
@@ -238,7 +240,7 @@ impl Picker {
 
 fn row(item: &Item, is_marked: bool, most: usize) -> Line {
     let mut line = if is_marked {
-        Line::styled("▸ ", Style { bold: true, ..Style::color(Color::CYAN) })
+        Line::styled("▸ ", Style::role(Role::Prompt))
     } else {
         Line::styled("  ", Style::PLAIN)
     };

@@ -12,19 +12,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::agent::{Event, Op};
+use crate::agent::Event;
 
 use super::{
     approval::{Asking, LINES, PAUSE},
     block::{self, Kind},
     edge::{Answer, Conversation, End, Look, Root, is_silent, read, size, writer::Writer},
+    ending,
     found::Found,
     key::{Key, Typed},
     state::{Effect, State},
 };
 
-/// How long the agent has to end when the person leaves.
-const ENDING: Duration = Duration::from_secs(2);
 /// How long a terminal has to take what is printed last.
 const LAST: Duration = Duration::from_secs(1);
 /// What says that a line is waited for.
@@ -50,7 +49,7 @@ struct Plain<'a> {
 pub async fn run_plain(
     terminal: OwnedFd,
     root: &mut dyn Root,
-    first: Conversation,
+    mut first: Conversation,
     mut answers: UnboundedReceiver<Answer>,
     look: Look,
 ) -> io::Result<End> {
@@ -64,7 +63,8 @@ pub async fn run_plain(
     let start = Instant::now();
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
-    state.begin(first.facts.clone(), &first.history, &first.notices);
+    let earlier = std::mem::take(&mut first.earlier);
+    state.begin(first.facts.clone(), earlier, &first.notices);
     let (writer, out) = (Writer::alone(terminal)?, String::new());
     let mut plain =
         Plain { writer, out, state, talk: first, root, agent_is_there: true, asking: false };
@@ -244,8 +244,8 @@ impl Plain<'_> {
                 }
                 Effect::Begin(how, what) => match self.root.begin(how, &what, self.state.session())
                 {
-                    Ok(talk) => {
-                        self.state.enter_talk(how, &talk);
+                    Ok(mut talk) => {
+                        self.state.enter_talk(how, &mut talk);
                         if let Some(draft) = &talk.draft {
                             // There is no line that could hold it to be changed.
                             self.state.say(Kind::Note, &format!("the prompt was: {draft}"));
@@ -271,23 +271,7 @@ impl Plain<'_> {
 
     async fn end(&mut self, code: Option<u8>) {
         self.state.leaving();
-        if self.state.is_working() && self.agent_is_there {
-            let op = if code.is_some() { Op::Terminate } else { Op::Interrupt };
-            drop(self.talk.ops.send(op));
-            let ending = async {
-                while self.state.is_working() {
-                    tokio::select! {
-                        biased;
-                        event = self.talk.events.recv() => match event {
-                            Some(event) => drop(self.state.event(event)),
-                            None => break,
-                        },
-                        () = &mut self.talk.agent => break,
-                    }
-                }
-            };
-            drop(timeout(ENDING, ending).await);
-        }
+        ending::wait(&mut self.state, &mut self.talk, self.agent_is_there, code).await;
         // Ctrl-D ends no line.
         if std::mem::take(&mut self.asking) {
             self.print("\n");

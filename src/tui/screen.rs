@@ -214,6 +214,11 @@ mod tests {
         it.frame(&[], &[&wide, &wide, "> ", "footer"]);
         let bytes = it.frame(&[], &[&wide, &wide, "> a", "footer"]);
         assert!(bytes < 60, "{bytes}");
+        // A frame is shown at once, and wraps nothing.
+        let frame = it.screen.frame(&lines(&["emitted"]), &lines(&["> b", "footer"]));
+        assert!(frame.starts_with("\x1b[?2026h\x1b[?7l"), "{frame:?}");
+        assert!(frame.ends_with("\x1b[?7h\x1b[?2026l"), "{frame:?}");
+        assert_eq!(frame.matches("\x1b[?2026").count(), 2, "{frame:?}");
     }
 
     proptest::proptest! {

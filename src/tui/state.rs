@@ -24,6 +24,7 @@ use super::{
     command::{self, By},
     complete::Completion,
     composer::{Composer, Done},
+    earlier::Earlier,
     key::{Code, Key, Typed},
     markdown,
     picker::Picker,
@@ -34,8 +35,6 @@ use super::{
 const TWICE: Duration = Duration::from_secs(2);
 /// What the agent does when it does nothing else.
 pub(super) const ASKING: &str = "asking the model";
-/// Messages of a resumed session that are shown.
-const RECENT: usize = 20;
 
 /// How far the process is confined, for the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,7 +292,7 @@ impl State {
     }
 
     /// Another conversation has begun.
-    pub fn begin(&mut self, facts: Facts, history: &[Message], notices: &[String]) {
+    pub fn begin(&mut self, facts: Facts, earlier: Earlier, notices: &[String]) {
         self.facts = facts;
         self.spent = Spent::default();
         self.before = Spent::default();
@@ -303,7 +302,7 @@ impl State {
         self.folded = None;
         self.picker = None;
         self.name = None;
-        let skipped = history.len().saturating_sub(RECENT);
+        let Earlier { skipped, prompts, recent } = earlier;
         if skipped > 0 {
             let session = self.facts.session.clone().unwrap_or_default();
             self.say(
@@ -313,12 +312,10 @@ impl State {
                 ),
             );
         }
-        for message in history {
-            if message.role == Role::User {
-                self.composer.remember(&message.text());
-            }
+        for prompt in prompts {
+            self.composer.remember(&prompt);
         }
-        for message in history.iter().skip(skipped) {
+        for message in &recent {
             self.show(message);
         }
         for notice in notices {

@@ -186,6 +186,7 @@ pub(super) fn agent(bench: Bench, workspace: &Path) -> Agent {
         }),
         system: "You are tested.".into(),
         history: bench.history,
+        shelf: None,
         budgets: Budgets::default(),
         retry: Retry {
             attempts: u32::try_from(MANNER.retries).unwrap(),

@@ -130,6 +130,7 @@ impl Talk {
             }),
             system: String::new(),
             history: Vec::new(),
+            shelf: None,
             budgets: Budgets { time: self.time, ..Budgets::default() },
             retry: Retry::default(),
             redactor: Redactor::new(["sk-very-secret-0"]),

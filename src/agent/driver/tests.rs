@@ -5,7 +5,7 @@ use crate::{
     agent::{Budgets, Journal, Outcome, Summary, turn::Retry},
     authority::{Confinement, Subject},
     host::Host,
-    message::Redactor,
+    message::{Message, Redactor},
     model::catalogue::{self, Kind, Options},
     tool::{BashOptions, Context, State},
 };
@@ -62,6 +62,7 @@ fn parts(refused: &'static [usize], kept: &Arc<Mutex<Vec<&'static str>>>) -> Par
         }),
         system: String::new(),
         history: Vec::new(),
+        shelf: None,
         budgets: Budgets::default(),
         retry: Retry::default(),
         redactor: Redactor::default(),
@@ -235,5 +236,43 @@ fn what_is_said_to_an_agent_that_has_just_ended_is_a_prompt_with_its_bounds() {
         let Some(Event::Done(summary)) = told.last() else { panic!("{told:?}") };
         assert_eq!((summary.outcome, summary.exit), (Outcome::Budget, 5));
         assert!(summary.duration >= time);
+    }
+}
+
+#[test]
+fn an_idle_agent_lays_its_conversation_on_the_shelf_and_has_it_again() {
+    let shelf = crate::agent::Shelf::default();
+    let kind = Kind::Replay { recording: "{\"text\": \"said\"}\n{\"text\": \"said\"}".to_owned() };
+    let parts = Parts {
+        model: catalogue::open(&Options::new(kind, "replay", "test")).unwrap(),
+        history: vec![Message::user("before")],
+        shelf: Some(shelf.clone()),
+        ..parts(&[], &Arc::default())
+    };
+    let texts = || shelf.copy().iter().map(Message::text).collect::<Vec<_>>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (ops, inbox) = mpsc::unbounded_channel();
+    let (outbox, mut events) = mpsc::unbounded_channel();
+    let mut agent = Box::pin(Agent::new(parts).run(inbox, outbox));
+    runtime.block_on(async {
+        let idle = Duration::from_millis(20);
+        assert!(tokio::time::timeout(idle, &mut agent).await.is_err());
+        assert_eq!(texts(), ["before"]);
+        for (said, wanted) in [("one", 3), ("two", 5)] {
+            ops.send(Op::Submit(said.to_owned())).unwrap();
+            loop {
+                tokio::select! {
+                    biased;
+                    event = events.recv() => if matches!(event, Some(Event::Done(_))) { break },
+                    () = &mut agent => panic!("it ended"),
+                }
+            }
+            assert!(tokio::time::timeout(idle, &mut agent).await.is_err());
+            assert_eq!(texts().len(), wanted, "{:?}", texts());
+        }
+    });
+    // Whoever looks takes nothing away.
+    for _ in 0..2 {
+        assert_eq!(texts(), ["before", "one", "said", "two", "said"]);
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    agent::{Journal, Record},
+    agent::{Journal, Record, Shelf},
     config::Choice,
     host::secrets::Handed,
     message::{Message, Redactor},
@@ -71,15 +71,18 @@ pub(super) fn open(setup: &Setup, slot: &Slot, handed: &Handed) -> Result<u8, Cl
     Ok(0)
 }
 
-/// A session that several agents write one after the other, and the conversation so far.
+/// A session that several agents write one after the other, and where the conversation lies between
+/// them.
 #[derive(Clone, Default)]
-pub(super) struct Kept(Arc<Mutex<Inner>>);
+pub(super) struct Kept {
+    inner: Arc<Mutex<Inner>>,
+    shelf: Shelf,
+}
 
 #[derive(Default)]
 struct Inner {
     id: Option<String>,
     journal: Option<Box<dyn Journal>>,
-    history: Vec<Message>,
     log: Option<SharedLog>,
     checkpoints: Option<Arc<Checkpointing>>,
 }
@@ -87,15 +90,35 @@ struct Inner {
 impl Kept {
     pub(super) fn of(started: Started) -> Self {
         let Started { id, history, journal, log, checkpoints, .. } = started;
-        Self(Arc::new(Mutex::new(Inner { id, journal, history, log, checkpoints })))
+        let kept = Self {
+            inner: Arc::new(Mutex::new(Inner { id, journal, log, checkpoints })),
+            shelf: Shelf::default(),
+        };
+        kept.shelf.put(history);
+        kept
     }
 
-    /// Returns the session as an agent gets it, every call with its result.
-    pub(super) fn started(&self) -> Started {
-        let inner = lock(&self.0);
+    /// Returns where the agent is to lay the conversation while it is idle.
+    pub(super) fn shelf(&self) -> Shelf {
+        self.shelf.clone()
+    }
+
+    /// Returns the session as its first agent gets it.
+    pub(super) fn begun(&self) -> Started {
+        self.with(self.shelf.take())
+    }
+
+    /// Returns the session as the next agent gets it, every call with its result. The agent there is
+    /// keeps its own, as it goes on when the next one cannot be made.
+    pub(super) fn gone_on_with(&self) -> Started {
+        self.with(session::pair(self.shelf.copy()))
+    }
+
+    fn with(&self, history: Vec<Message>) -> Started {
+        let inner = lock(&self.inner);
         Started {
             id: inner.id.clone(),
-            history: session::pair(inner.history.clone()),
+            history,
             journal: Some(Box::new(self.clone())),
             notices: Vec::new(),
             log: inner.log.clone(),
@@ -106,18 +129,11 @@ impl Kept {
 
 impl Journal for Kept {
     fn append(&mut self, record: Record<'_>) -> Result<(), String> {
-        let mut inner = lock(&self.0);
-        match record {
-            Record::Message(message) => inner.history.push(message.clone()),
-            Record::Withdrawn(count) => session::take_back(&mut inner.history, count),
-            Record::Compaction { messages, .. } => inner.history = messages.to_vec(),
-            _ => {}
-        }
-        inner.journal.as_mut().map_or(Ok(()), |journal| journal.append(record))
+        lock(&self.inner).journal.as_mut().map_or(Ok(()), |journal| journal.append(record))
     }
 
     fn sync(&mut self) -> Result<(), String> {
-        lock(&self.0).journal.as_mut().map_or(Ok(()), |journal| journal.sync())
+        lock(&self.inner).journal.as_mut().map_or(Ok(()), |journal| journal.sync())
     }
 }
 
@@ -156,48 +172,35 @@ impl House<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        agent::{Compacted, compact::Reason},
-        message::{Block, Role},
-    };
+    use crate::message::{Block, Role};
 
     use super::*;
 
-    fn said(role: Role, text: &str) -> Message {
-        Message { role, blocks: vec![Block::Text { text: text.to_owned() }] }
-    }
-
     #[test]
-    fn whoever_goes_on_has_the_conversation_as_it_was_recorded() {
+    fn the_first_agent_has_the_conversation_and_the_next_one_what_it_laid_down() {
+        let said = |text: &str| Message {
+            role: Role::User,
+            blocks: vec![Block::Text { text: text.to_owned() }],
+        };
         let started = Started {
             id: Some("abc".to_owned()),
-            history: vec![said(Role::User, "before")],
+            history: vec![said("before")],
             journal: None,
             notices: vec!["told once".to_owned()],
             checkpoints: None,
             log: None,
         };
-        let mut kept = Kept::of(started);
-        kept.append(Record::Message(&said(Role::Assistant, "answer"))).unwrap();
-        kept.sync().unwrap();
         let texts =
             |started: &Started| started.history.iter().map(Message::text).collect::<Vec<_>>();
-        let next = kept.started();
-        assert_eq!((next.id.as_deref(), next.notices.len()), (Some("abc"), 0));
-        assert_eq!(texts(&next), ["before", "answer"]);
-        // The next agent writes to the same, and a summary takes the place of what it stands for.
-        let mut journal = next.journal.unwrap();
-        let done = Compacted {
-            reason: Reason::Asked,
-            before: 9,
-            after: 1,
-            trimmed: 0,
-            summarised: 2,
-            summary: None,
-        };
-        let messages = [said(Role::User, "the summary")];
-        journal.append(Record::Compaction { done: &done, messages: &messages }).unwrap();
-        journal.append(Record::Message(&said(Role::User, "more"))).unwrap();
-        assert_eq!(texts(&kept.started()), ["the summary", "more"]);
+        let kept = Kept::of(started);
+        let first = kept.begun();
+        assert_eq!(texts(&first), ["before"]);
+        assert_eq!((first.id.as_deref(), first.notices.len()), (Some("abc"), 0));
+        // It is not there twice.
+        assert_eq!(texts(&kept.gone_on_with()), [""; 0]);
+        kept.shelf().put(vec![said("before"), said("more")]);
+        for _ in 0..2 {
+            assert_eq!(texts(&kept.gone_on_with()), ["before", "more"]);
+        }
     }
 }

@@ -15,6 +15,7 @@ fn told() -> Told {
     )]);
     Told {
         report: Report::new(&subject, Confinement::None),
+        confinement: Confinement::None,
         tools: vec![("read".to_owned(), "Reads.".to_owned())],
         context: vec!["system prompt: 5 bytes".to_owned()],
     }
@@ -44,7 +45,13 @@ fn a_jails_plan_is_shown() {
     let marker = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(marker.path(), r#"{"version":1,"network":false,"hiddenPaths":2}"#).unwrap();
     let stage = Stage::with_host(Host::with_marker(marker.path()));
-    stage.context.state.told.set(told()).unwrap();
+    let confinement = Confinement::KliSandbox;
+    stage.context.state.told.set(Told { confinement, ..told() }).unwrap();
     let sandbox = stage.ok(&Inspect, &json!({ "what": "sandbox" }));
     assert!(sandbox.contains("\"hiddenPaths\": 2") && sandbox.contains("\"network\": false"));
+    // The same text where nothing confines the process is somebody else's.
+    let stage = Stage::with_host(Host::with_marker(marker.path()));
+    stage.context.state.told.set(told()).unwrap();
+    let forged = stage.ok(&Inspect, &json!({ "what": "sandbox" }));
+    assert!(forged.starts_with("confinement: none\nno plan is told"), "{forged}");
 }

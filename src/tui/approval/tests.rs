@@ -275,6 +275,80 @@ fn the_question_shows_all_of_it_and_where_it_would_run() {
 }
 
 #[test]
+fn a_question_at_three_widths() {
+    let at = |width| {
+        let mut it = question("echo a\u{202e}b && rm -r build");
+        it.shows.push(Shown::Change(Change {
+            path: "/ws/a".into(),
+            is_new: false,
+            hunks: vec![Hunk {
+                old_line: 3,
+                new_line: 3,
+                old: b"two\n".to_vec(),
+                new: b"2\n".to_vec(),
+            }],
+            notes: Vec::new(),
+        }));
+        let mut state = asked(it, width, 40);
+        state.framed();
+        state.written();
+        state.at(ms(1300));
+        state.quiet();
+        let mut rows = screen(&state);
+        // A wheel that turns.
+        rows.retain(|row| !row.contains("waits for"));
+        rows
+    };
+    assert_eq!(
+        at(20),
+        [
+            "? may bash run?",
+            "  command:",
+            "  │ echo a\\u{202e}b",
+            "  ↪ && rm -r build",
+            "  in: /ws",
+            "  changes: /ws/a",
+            "    3 - two",
+            "    3 + 2",
+            "  1 character that",
+            "  cannot be seen is",
+            "  shown by its",
+            "  number",
+            "  needs",
+            "  process/exec;",
+            "  `approve` is",
+            "  `writes` (profile",
+            "  careful)",
+            "  always would cover",
+            "  this very `bash`",
+            "  call",
+            "y yes · n no · a",
+            "always · e change",
+            "no jail · ~/x · p/m",
+        ]
+    );
+    for width in [80, 200] {
+        assert_eq!(
+            at(width),
+            [
+                "? may bash run?",
+                "  command:",
+                "  │ echo a\\u{202e}b && rm -r build",
+                "  in: /ws",
+                "  changes: /ws/a",
+                "    3 - two",
+                "    3 + 2",
+                "  1 character that cannot be seen is shown by its number",
+                "  needs process/exec; `approve` is `writes` (profile careful)",
+                "  always would cover this very `bash` call",
+                "y yes · n no · a always · e change",
+                "no jail · ~/x · p/m · 0 tokens · profile careful",
+            ]
+        );
+    }
+}
+
+#[test]
 fn a_long_one_is_scrolled_and_nothing_of_it_is_left_out() {
     let lines: Vec<String> = (1..=200).map(|n| format!("echo line-{n}-end")).collect();
     let mut state = armed(question(&lines.join("\n")));
@@ -343,6 +417,14 @@ fn every_size_has_the_question_the_keys_and_the_confinement() {
                 assert!(text.iter().any(|row| row.contains("no jail")), "{text:?}");
                 let keys = if key == 'n' { "y yes" } else { "no; say wh" };
                 assert!(text.iter().any(|row| row.contains(keys)), "{width}x{height}: {text:?}");
+            }
+            // Every key is seen where there is room for it, beside what says which rows are.
+            if key == 'n' && width >= 20 && height >= 20 {
+                let text: Vec<&str> = text.iter().map(|row| row.trim()).collect();
+                let text = text.join(" ");
+                let all = ["y yes", "n no", "a always", "e change"];
+                assert!(all.iter().all(|key| text.contains(key)), "{width}x{height}: {text}");
+                assert!(width > 20 || text.contains("1-"), "control: it is scrolled: {text}");
             }
             press(&mut state, key);
             code(&mut state, Code::PageDown);

@@ -1,9 +1,11 @@
 //! Answers that are unified diffs, and commands that go back.
 
+use crate::display::Role;
+
 use super::{
     super::{
         cells::{chop, clean_row},
-        style::{Color, Line, Style},
+        style::{Line, Style},
     },
     Effect, State,
 };
@@ -40,9 +42,9 @@ impl State {
 fn style(row: &str) -> Style {
     match row.chars().next() {
         _ if row.starts_with("--- ") || row.starts_with("+++ ") => Style::BOLD,
-        Some('+') => Style::color(Color::GREEN),
-        Some('-') => Style::color(Color::RED),
-        Some('@') => Style::color(Color::CYAN),
+        Some('+') => Style::role(Role::Added),
+        Some('-') => Style::role(Role::Removed),
+        Some('@') => Style::role(Role::Command),
         Some('#' | '…' | '\\') => Style::DIM,
         _ => Style::PLAIN,
     }
@@ -77,8 +79,8 @@ mod tests {
             let row = rows.iter().find(|row| row.text().trim() == text).unwrap();
             row.spans.last().unwrap().style
         };
-        assert_eq!(found("-old"), Style::color(Color::RED));
-        assert_eq!(found("+new"), Style::color(Color::GREEN));
+        assert_eq!(found("-old"), Style::role(Role::Removed));
+        assert_eq!(found("+new"), Style::role(Role::Added));
         assert_eq!(found("--- a/f"), Style::BOLD);
         assert_eq!(found("same"), Style::PLAIN);
     }

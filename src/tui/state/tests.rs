@@ -308,7 +308,7 @@ fn another_conversation_shows_what_was_said() {
     };
     let mut history = vec![Message::user("old"); 25];
     history.extend([Message::user("do it"), call]);
-    it.begin(facts(), &history, &["mended".to_owned()]);
+    it.begin(facts(), Earlier::of(&history, |_| {}), &["mended".to_owned()]);
     let shown = rows(&mut it);
     assert!(shown[0].contains("7 earlier messages are not shown"), "{shown:?}");
     for row in ["› do it", "Yes", "· called read a", "! mended"] {

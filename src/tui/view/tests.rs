@@ -1,4 +1,5 @@
 mod any;
+mod snapshots;
 
 use crate::{
     agent::Event,
@@ -94,7 +95,19 @@ fn a_working_interface_at_three_widths() {
             "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
         ]
     );
-    assert_eq!(texts(&busy(200))[3], "⠦ running bash · 1 min 5 s · Esc Esc interrupts");
+    assert_eq!(
+        texts(&busy(200)),
+        [
+            "▸ bash cargo test --all",
+            "  one",
+            "  two",
+            "⠦ running bash · 1 min 5 s · Esc Esc interrupts",
+            "  to be told next: also this",
+            "› more",
+            "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context · profile \
+             interactive · effort high",
+        ]
+    );
 }
 
 #[test]

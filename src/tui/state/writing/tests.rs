@@ -4,6 +4,7 @@ use crate::{
     agent::{Event, Op},
     tui::{
         complete::Files,
+        earlier::Earlier,
         key::Typed,
         state::{Facts, Level},
         view::region,
@@ -101,14 +102,26 @@ fn a_session_is_chosen_by_what_was_said_in_it() {
 
 #[test]
 fn the_list_at_three_widths() {
-    for (width, wanted) in [
-        (20, "▸ 2026-11-30 09:12 …"),
-        (80, "▸ 2026-11-30 09:12 “parser” Fix the parser  12 KiB"),
-        (200, "▸ 2026-11-30 09:12 “parser” Fix the parser  12 KiB"),
-    ] {
+    let narrow = [
+        "Sessions of this di…",
+        "search:",
+        "▸ 2026-11-30 09:12 …",
+        "  2026-11-29 17:44 …",
+        "  Enter chooses · E…",
+        "no jail · ~/x · p/m",
+    ];
+    let wide = [
+        "Sessions of this directory · 2",
+        "search:",
+        "▸ 2026-11-30 09:12 “parser” Fix the parser  12 KiB",
+        "  2026-11-29 17:44 Write the tests  12 KiB",
+        "  Enter chooses · Esc leaves · typing searches",
+        "no jail · ~/x · p/m · 0 tokens · profile interactive",
+    ];
+    for (width, wanted) in [(20, narrow), (80, wide), (200, wide)] {
         let mut it = state(width);
         it.found(sessions());
-        assert_eq!(shown(&it)[2], wanted, "{width}");
+        assert_eq!(shown(&it), wanted, "{width}");
     }
 }
 
@@ -227,7 +240,7 @@ fn a_name_is_one_line_and_stands_in_the_footer() {
     State::name_of(&"x".repeat(81)).unwrap_err();
     // Another conversation has another name, or none.
     let facts = it.facts.clone();
-    it.begin(facts, &[], &[]);
+    it.begin(facts, Earlier::default(), &[]);
     assert!(!shown(&it).last().unwrap().contains("parser"));
 }
 
