@@ -6,6 +6,8 @@ mod choices;
 mod commands;
 mod editor;
 mod faults;
+mod forged;
+mod full;
 mod hostile;
 mod jailed;
 mod life;
