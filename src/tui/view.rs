@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::display::Role;
 
 use super::{
-    cells::{chop, clean, clean_tool, cut, width, wrap},
+    cells::{chop, clean, clean_tool, cut, shown, width, wrap},
     state::{Level, State, writing::picker_rows},
     style::{Line, Span, Style},
 };
@@ -177,11 +177,11 @@ fn composer(state: &State) -> (Vec<Line>, usize) {
             let at = cursor.clamp(start, end) - start;
             let (before, after) = row.split_at_checked(at).unwrap_or((row, ""));
             let under = first_cluster(after);
-            line.push(before, Style::PLAIN);
-            line.push(if under.is_empty() { " " } else { under }, reverse);
-            line.push(after.get(under.len()..).unwrap_or_default(), Style::PLAIN);
+            line.push(&shown(before), Style::PLAIN);
+            line.push(&shown(if under.is_empty() { " " } else { under }), reverse);
+            line.push(&shown(after.get(under.len()..).unwrap_or_default()), Style::PLAIN);
         } else {
-            line.push(row, Style::PLAIN);
+            line.push(&shown(row), Style::PLAIN);
         }
         rows.push(line);
     }
