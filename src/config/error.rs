@@ -106,7 +106,9 @@ pub enum Problem {
         repair: &'static str,
     },
     /// A key that narrows, in a place where it would be left out.
-    #[error("this key cannot be set here, and one that narrows is never left out in silence; it is `{key}` of {home}")]
+    #[error(
+        "this key cannot be set here, and one that narrows is never left out in silence; it is `{key}` of {home}"
+    )]
     Elsewhere {
         /// Which file it belongs to.
         home: &'static str,

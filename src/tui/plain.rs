@@ -64,6 +64,7 @@ pub async fn run_plain(
     let start = Instant::now();
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
+    state.plain = true;
     state.begin(first.facts.clone(), &first.history, &first.notices);
     let (writer, out) = (Writer::alone(terminal)?, String::new());
     let mut plain =

@@ -61,6 +61,10 @@ pub fn region(state: &State) -> Vec<Line> {
     let skip = live.len().saturating_sub(left);
     live.drain(..skip);
     let mut rows = live;
+    // What is written stands apart from what was said.
+    if rows.is_empty() && state.work.is_none() && state.follows_text() && left > 1 {
+        rows.push(Line::default());
+    }
     rows.extend(status);
     rows.extend(composer);
     rows.extend(below);
@@ -87,7 +91,7 @@ fn live(state: &State) -> Vec<Line> {
     }
     let Some(work) = &state.work else { return rows };
     if let Some(prompt) = &work.prompt {
-        rows.extend(super::block::prompt(prompt, width));
+        rows.extend(state.prompt_rows(prompt));
     }
     if !work.thinking.is_empty() {
         let style = Style { italic: true, ..Style::DIM };
@@ -228,7 +232,7 @@ fn footer(state: &State) -> Line {
     };
     // The last goes first.
     let mut parts = vec![clean(&facts.model)];
-    parts.push(context);
+    parts.extend(Some(context).filter(|_| !state.context_unknown));
     parts.extend(state.name.as_ref().map(|name| format!("“{}”", clean(name))));
     parts.extend(state.spent.cost().map(|cost| format!("cost {cost}")));
     parts.push(format!("profile {}", clean(&facts.profile)));
