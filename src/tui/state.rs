@@ -173,10 +173,9 @@ pub struct State {
     pub(super) spent: Spent,
     /// The same up to the prompt that is being worked on.
     pub(super) before: Spent,
-    /// Tokens of the last request and its answer: what the context holds now.
-    pub(super) context: u64,
-    /// The conversation is gone on with, and nothing was asked yet that would tell how long it is.
-    pub(super) context_unknown: bool,
+    /// Tokens of the last request and its answer: what the context holds now. `None` when a conversation
+    /// is gone on with and nothing was asked yet that would tell.
+    pub(super) context: Option<u64>,
     rows: Vec<Line>,
     /// Whether the last row that was taken is blank; `None` when none was.
     ended_blank: Option<bool>,
@@ -221,8 +220,7 @@ impl State {
             hint: None,
             spent: Spent::default(),
             before: Spent::default(),
-            context: 0,
-            context_unknown: false,
+            context: Some(0),
             rows: Vec::new(),
             ended_blank: None,
             said_commands: VecDeque::new(),
@@ -296,8 +294,7 @@ impl State {
         self.facts = facts;
         self.spent = Spent::default();
         self.before = Spent::default();
-        self.context = 0;
-        self.context_unknown = !history.is_empty();
+        self.context = history.is_empty().then_some(0);
         self.asked = 0;
         self.said_commands.clear();
         self.asking = None;
@@ -516,10 +513,10 @@ impl State {
     fn usage_text(&self) -> String {
         let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } =
             self.spent.usage;
-        let context = match self.window() {
-            _ if self.context_unknown => "known with the next answer".to_owned(),
-            Some(window) => format!("{} tokens of {window}", self.context),
-            None => format!("{} tokens", self.context),
+        let context = match (self.context, self.window()) {
+            (None, _) => "known with the next answer".to_owned(),
+            (Some(tokens), Some(window)) => format!("{tokens} tokens of {window}"),
+            (Some(tokens), None) => format!("{tokens} tokens"),
         };
         let mut text = format!(
             "input: {input_tokens} tokens\noutput: {output_tokens} tokens\nread from the cache: \

@@ -226,13 +226,13 @@ fn footer(state: &State) -> Line {
         Level::Unverified => Style::role(Role::Unverified),
         Level::Open => Style::role(Role::Unconfined),
     };
-    let context = match state.window() {
-        Some(window) => format!("{} % of context", state.context.saturating_mul(100) / window),
-        None => format!("{} tokens", thousands(state.context)),
-    };
+    let context = state.context.map(|tokens| match state.window() {
+        Some(window) => format!("{} % of context", tokens.saturating_mul(100) / window),
+        None => format!("{} tokens", thousands(tokens)),
+    });
     // The last goes first.
     let mut parts = vec![clean(&facts.model)];
-    parts.extend(Some(context).filter(|_| !state.context_unknown));
+    parts.extend(context);
     parts.extend(state.name.as_ref().map(|name| format!("“{}”", clean(name))));
     parts.extend(state.spent.cost().map(|cost| format!("cost {cost}")));
     parts.push(format!("profile {}", clean(&facts.profile)));

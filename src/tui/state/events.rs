@@ -63,8 +63,7 @@ impl State {
             }
             Event::Usage { usage, cost, .. } => {
                 self.spent.add(usage, cost);
-                self.context = usage.total();
-                self.context_unknown = false;
+                self.context = Some(usage.total());
             }
             Event::FellBack { from, to, reason } => {
                 let said = format!("{reason}; `{to}` is asked in the place of `{from}`");
@@ -74,8 +73,7 @@ impl State {
             }
             Event::Compacted(done) => {
                 self.say(Kind::Note, &done.to_string());
-                self.context = done.after;
-                self.context_unknown = false;
+                self.context = Some(done.after);
                 self.doing(ASKING);
             }
             Event::Retrying { attempt, of, after, reason } => {

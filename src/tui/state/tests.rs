@@ -426,7 +426,7 @@ fn a_conversation_is_compacted_now_or_at_the_next_boundary() {
         "· the conversation was compacted from about 900 to 90 tokens (7 messages summarised)";
     let shown = rows(&mut it).join(" ");
     assert!(shown.replace("  ", " ").contains(&said[..70]), "{shown}");
-    assert_eq!(it.context, 90);
+    assert_eq!(it.context, Some(90));
     enters(&mut it, "work");
     assert_eq!(enters(&mut it, "/compact"), [op(None)]);
     assert!(it.hint.is_some() && it.steering.is_empty());
