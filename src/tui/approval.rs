@@ -416,7 +416,9 @@ fn written(composer: &Composer, width: usize, most: usize) -> Vec<Line> {
     let reverse = Style { reverse: true, ..Style::PLAIN };
     let rows = composer.rows(columns).into_iter().enumerate().skip(from).take(most);
     rows.map(|(number, (start, end))| {
-        let mut line = Line::styled("  › ", Style::color(Color::CYAN));
+        // As in the composer, one mark for all of it.
+        let mark = if number == 0 { "  › " } else { "    " };
+        let mut line = Line::styled(mark, Style::color(Color::CYAN));
         let row = text.get(start..end).unwrap_or_default();
         let cursor = composer.cursor().clamp(start, end) - start;
         match row.split_at_checked(cursor).filter(|_| number == at) {
