@@ -78,6 +78,9 @@ impl State {
             self.switch(talk.facts.clone(), &talk.said, &talk.notices);
         } else {
             self.begin(talk.facts.clone(), &talk.history, &talk.notices);
+            if how == "clear" {
+                self.say(Kind::Note, "a new session; `/resume` goes back to an earlier one");
+            }
             self.draft(talk.draft.as_deref());
         }
     }
