@@ -150,7 +150,7 @@ pub(super) fn told(parts: &Parts, offered: &[ToolSpec], messages: usize) -> Told
         context: vec![
             format!("model: {}", parts.model.name()),
             format!("system prompt: {} bytes", parts.system.len()),
-            format!("messages before this prompt: {messages}"),
+            format!("messages from before this run: {messages}"),
             format!("budget of turns for each prompt: {}", bound(turns.map(|n| n.to_string()))),
             format!("budget of tokens for each prompt: {}", bound(tokens.map(|n| n.to_string()))),
             format!("budget of money for each prompt: {}", bound(cost.map(|c| c.to_string()))),

@@ -25,7 +25,7 @@ use crate::{
     config::{Paths, names},
     host::{self, Host, secrets::Handed},
     model::Model,
-    session::{History, Store},
+    session::{History, SessionError, Store},
     tool::{Context, inspect::Told},
     tui::{
         self, Answer, Change, Conversation, Earlier, Editing, Look, Root, found::Found,
@@ -234,7 +234,7 @@ fn answer(asked: &Asked, handed: &Handed) -> Result<Option<Answer>, CliError> {
         "skills" => return Ok(Some(desk::not_yet(setup, "skills", "skills"))),
         "prompts" => return Ok(Some(desk::not_yet(setup, "prompt templates", "prompts"))),
         "export" if !asked.rest.is_empty() => {
-            let (exported, text, _) = terminal::captured(|| export(now));
+            let (exported, text, _) = terminal::captured(|| export(setup, now));
             exported?;
             return desk::export_to(setup, &asked.subject, &asked.rest, &text).map(Some);
         }
@@ -244,20 +244,26 @@ fn answer(asked: &Asked, handed: &Handed) -> Result<Option<Answer>, CliError> {
         "config" => config::run(&ConfigCommand::Show { json: false }),
         "doctor" => doctor::run(false, handed),
         "sessions" => sessions::run(&SessionsCommand::List { json: false, all: false }),
-        "export" => export(now),
-        "diff" => {
-            let id = now.ok_or_else(|| no_session("compare with"))?.to_owned();
-            // Before anything was said there is no session yet.
-            let fresh = |error: CliError| error.hint("nothing was said in this session yet");
-            sessions::run(&SessionsCommand::Diff { id }).map_err(fresh)
-        }
+        "export" => export(setup, now),
+        "diff" => sessions::run(&SessionsCommand::Diff { id: begun(setup, now, "compare with")? }),
         other => Err(CliError::internal(format!("nobody answers `/{other}`"))),
     }?;
     Ok(None)
 }
 
-fn export(session: Option<&str>) -> Result<u8, CliError> {
-    let id = session.ok_or_else(|| no_session("export"))?.to_owned();
+/// Returns the session that goes on; before anything was said there is none yet.
+fn begun(setup: &Setup, session: Option<&str>, what: &str) -> Result<String, CliError> {
+    let (Some(id), Some(paths)) = (session, &setup.paths) else { return Err(no_session(what)) };
+    match Store::new(paths.state()).find(&setup.workspace, id) {
+        Err(SessionError::Unknown { .. }) => {
+            Err(CliError::config("nothing was said in this session yet"))
+        }
+        _ => Ok(id.to_owned()),
+    }
+}
+
+fn export(setup: &Setup, session: Option<&str>) -> Result<u8, CliError> {
+    let id = begun(setup, session, "export")?;
     sessions::run(&SessionsCommand::Export { id, format: ExportFormat::Markdown })
 }
 
@@ -472,8 +478,8 @@ impl Root for House<'_> {
         let resume = match how {
             "fork" => {
                 let store = kept("copy")?;
-                let now = now.ok_or_else(|| sentence(&no_session("copy")))?;
-                let found = store.find(workspace, now).map_err(|error| error.to_string())?;
+                let now = begun(&self.setup, now, "copy").map_err(|error| sentence(&error))?;
+                let found = store.find(workspace, &now).map_err(|error| error.to_string())?;
                 let forked = store.fork(workspace, &found).map_err(|error| error.to_string())?.id;
                 let state = self.setup.paths.as_ref().map(Paths::state);
                 notices.extend(state.and_then(|state| {

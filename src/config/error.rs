@@ -105,6 +105,16 @@ pub enum Problem {
         /// What to do instead.
         repair: &'static str,
     },
+    /// A key that narrows, in a place where it would be left out.
+    #[error(
+        "this key cannot be set here, and one that narrows is never left out in silence; it is `{key}` of {home}"
+    )]
+    Elsewhere {
+        /// Which file it belongs to.
+        home: &'static str,
+        /// The key's whole name there.
+        key: &'static str,
+    },
     /// A longer array than a run can be held to.
     #[error("the array has {count} entries, at most {most} are read")]
     TooMany {

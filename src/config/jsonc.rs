@@ -189,8 +189,8 @@ impl<'a> Node<'a> {
     /// Returns the members that the table knows below `parent`; the others become warnings.
     ///
     /// # Errors
-    /// For what is no object, and for an unknown key that is nearly one that narrows: left out, it
-    /// would leave the run with more than was meant.
+    /// For what is no object, and for an unknown key that is nearly one that narrows, or is one in a
+    /// place that is not its own: left out, it would leave the run with more than was meant.
     pub(super) fn known(
         &self,
         table: &'static [Key],
@@ -241,6 +241,9 @@ impl<'a> Node<'a> {
         };
         if let Some((_, instead)) = keys::FORMER.iter().find(|(former, _)| *former == full) {
             return warning(None, About::Former(instead));
+        }
+        if let Some((home, row)) = keys::at_home(table, parent, self.name) {
+            return Err(self.key_error(Problem::Elsewhere { home, key: row.name }));
         }
         let nearest = values::nearest(self.name, rows.iter().map(|row| row.leaf()));
         match nearest.and_then(|near| rows.iter().find(|row| row.leaf() == near)) {

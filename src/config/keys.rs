@@ -407,6 +407,30 @@ pub fn find(table: &'static [Key], name: &str) -> Option<&'static Key> {
     table.iter().find(|key| key.name == name)
 }
 
+/// Returns where a key that narrows belongs, when its name stands in the wrong place: below `parent`
+/// of a table that has it elsewhere, or in the file of the other table.
+pub fn at_home(
+    table: &'static [Key],
+    parent: &str,
+    name: &str,
+) -> Option<(&'static str, &'static Key)> {
+    let tables = [("the settings", SETTINGS), ("the policy, `/etc/kli/policy.json`", POLICY)];
+    // The same file before the other one.
+    let first = usize::from(find(table, "requireSandbox").is_some());
+    [first, 1 - first].into_iter().filter_map(|at| tables.get(at)).find_map(|(home, rows)| {
+        let row = rows.iter().find(|row| row.narrows && row.leaf() == name)?;
+        let above = row.name.rsplit_once('.').map_or("", |(above, _)| above);
+        let is_meant = match above {
+            // Words of many meanings: a budget is meant where budgets could be.
+            "budgets" => ["", "profiles.NAME"].contains(&parent),
+            "profiles.NAME" => row.shape == APPROVE,
+            // What a model can do is called capabilities elsewhere.
+            _ => !parent.starts_with("providers."),
+        };
+        is_meant.then_some((*home, row))
+    })
+}
+
 /// Returns the rows directly below a dotted name; the empty name is the whole file.
 pub fn below(table: &'static [Key], parent: &str) -> Vec<&'static Key> {
     table

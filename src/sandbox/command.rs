@@ -39,7 +39,7 @@ usage:
 Where FILE may be left out, the specification is `{}`.
 
 options of `run`, `shell` and `explain`, which only narrow the specification:
-  --spec FILE       the specification, JSON (`run`)
+  --spec FILE       the specification, JSON; the commands but `run` take FILE alone as well
   --bwrap PATH      bubblewrap, otherwise found on PATH (`run`, `shell`, `doctor`)
   --deny PATH       hide this path too (repeatable)
   --deny-env NAME   remove this variable too, `NAME*` for all that start so (repeatable)
@@ -95,7 +95,19 @@ enum CommandError {
 
 impl From<lexopt::Error> for CommandError {
     fn from(error: lexopt::Error) -> Self {
-        Self::Usage(error.to_string())
+        Self::Usage(match error {
+            lexopt::Error::UnexpectedOption(option) => {
+                format!("unknown option {}", Quoted(option))
+            }
+            lexopt::Error::UnexpectedArgument(word) => {
+                let word = Quoted(word.to_string_lossy().into_owned());
+                format!("unexpected argument {word}")
+            }
+            lexopt::Error::MissingValue { option: Some(option) } => {
+                format!("a value is missing after {}", Quoted(option))
+            }
+            error => error.to_string(),
+        })
     }
 }
 
@@ -224,6 +236,7 @@ fn shell(mut parser: lexopt::Parser, keys: secrets::Keys) -> Result<u8, CommandE
             Long("no-network") => request.no_network = true,
             Short('h') | Long("help") => return print(HELP.as_bytes()),
             Long("bwrap") => bwrap = Some(parser.value()?.into()),
+            Long("spec") if file.is_none() => file = Some(parser.value()?.into()),
             Value(path) if file.is_none() => file = Some(path.into()),
             other => return Err(other.unexpected().into()),
         }
@@ -246,6 +259,7 @@ fn doctor(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
             Short('h') | Long("help") => return print(HELP.as_bytes()),
             Long("json") => json = true,
             Long("bwrap") => bwrap = Some(parser.value()?.into()),
+            Long("spec") if file.is_none() => file = Some(parser.value()?.into()),
             Value(path) if file.is_none() => file = Some(path.into()),
             other => return Err(other.unexpected().into()),
         }
@@ -262,6 +276,7 @@ fn check(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => return print(HELP.as_bytes()),
+            Long("spec") if file.is_none() => file = Some(parser.value()?.into()),
             Value(path) if file.is_none() => file = Some(path.into()),
             other => return Err(other.unexpected().into()),
         }
@@ -295,6 +310,7 @@ fn explain(mut parser: lexopt::Parser) -> Result<u8, CommandError> {
                 };
             }
             Short('h') | Long("help") => return print(HELP.as_bytes()),
+            Long("spec") if file.is_none() => file = Some(parser.value()?.into()),
             Value(path) if file.is_none() => file = Some(path.into()),
             other => return Err(other.unexpected().into()),
         }

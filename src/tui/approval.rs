@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    cells::{clean, cut, wrap},
+    cells::{clean, cut, shown, wrap},
     composer::{Composer, Done},
     exact::{exact, warning},
     key::{Code, Key},
@@ -180,7 +180,7 @@ impl Asking {
             'e' => match &self.question.edits {
                 Some((_, text)) => {
                     let mut composer = Composer::default();
-                    composer.set(text);
+                    composer.set(&seen(text));
                     let same = composer.text() == text;
                     self.mode = Mode::Change(Box::new(composer));
                     if same {
@@ -207,7 +207,7 @@ impl Asking {
             }
             // Letter by letter, so that nothing is folded away: all that runs is seen.
             Mode::Why(composer) | Mode::Change(composer) => {
-                for c in clean(text).chars() {
+                for c in seen(text).chars() {
                     let key = match c {
                         '\n' => Key { shift: true, ..Key::plain(Code::Enter) },
                         c => Key::plain(Code::Char(c)),
@@ -347,6 +347,12 @@ impl Asking {
     }
 }
 
+/// Returns a text in which all that runs is seen: hidden characters are written as their number. A tab
+/// is a blank to the eye and to a shell, and stays.
+fn seen(text: &str) -> String {
+    text.split('\t').map(clean).collect::<Vec<_>>().join("\t")
+}
+
 fn is_enter(key: Key) -> bool {
     key.code == Code::Enter && !key.shift && !key.alt && !key.ctrl
 }
@@ -432,17 +438,19 @@ fn written(composer: &Composer, width: usize, most: usize) -> Vec<Line> {
     let reverse = Style { reverse: true, ..Style::PLAIN };
     let rows = composer.rows(columns).into_iter().enumerate().skip(from).take(most);
     rows.map(|(number, (start, end))| {
-        let mut line = Line::styled("  › ", Style::role(Role::Prompt));
+        // As in the composer, one mark for all of it.
+        let mark = if number == 0 { "  › " } else { "    " };
+        let mut line = Line::styled(mark, Style::role(Role::Prompt));
         let row = text.get(start..end).unwrap_or_default();
         let cursor = composer.cursor().clamp(start, end) - start;
         match row.split_at_checked(cursor).filter(|_| number == at) {
-            None => line.push(row, Style::PLAIN),
+            None => line.push(&shown(row), Style::PLAIN),
             Some((before, after)) => {
                 use unicode_segmentation::UnicodeSegmentation as _;
                 let under = after.graphemes(true).next().unwrap_or_default();
-                line.push(before, Style::PLAIN);
-                line.push(if under.is_empty() { " " } else { under }, reverse);
-                line.push(after.get(under.len()..).unwrap_or_default(), Style::PLAIN);
+                line.push(&shown(before), Style::PLAIN);
+                line.push(&shown(if under.is_empty() { " " } else { under }), reverse);
+                line.push(&shown(after.get(under.len()..).unwrap_or_default()), Style::PLAIN);
             }
         }
         line

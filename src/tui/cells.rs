@@ -5,6 +5,8 @@
 //! into a span. Every row that [`wrap`] makes is at most as wide as it was asked for, at any width
 //! from 1 on.
 
+use std::borrow::Cow;
+
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr;
 
@@ -59,6 +61,23 @@ pub fn clean_row(text: &str) -> String {
     clean(text).replace('\n', "⏎")
 }
 
+/// Returns what a person writes without what drives a terminal; every other character stays what it
+/// is, also one that [`shown`] has to show by its number.
+pub fn written(text: &str) -> String {
+    let mut out = Cleaner { exact: true, ..Cleaner::default() };
+    out.take(text, false);
+    out.text
+}
+
+/// Returns how a text of [`written`] is shown, grapheme by grapheme: a tab as blanks, hidden
+/// characters by their number.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte != b'\t' && byte.is_ascii()) {
+        return Cow::Borrowed(text);
+    }
+    text.graphemes(true).map(clean).collect::<String>().into()
+}
+
 /// As [`clean`] for the output of programs: colours and attributes (SGR) stay, and a carriage return
 /// begins the row anew as it does on a terminal. One span list a row.
 pub fn clean_tool(text: &str) -> Vec<Line> {
@@ -80,6 +99,8 @@ struct Cleaner {
     style: Style,
     line: Line,
     lines: Vec<Line>,
+    /// Whether characters that are only shown otherwise stay what they are.
+    exact: bool,
 }
 
 impl Cleaner {
@@ -102,6 +123,7 @@ impl Cleaner {
                     self.line = Line::default();
                     self.column = 0;
                 }
+                '\t' if self.exact => self.text.push(c),
                 '\t' => {
                     let blanks = TAB - self.column % TAB;
                     self.text.extend(std::iter::repeat_n(' ', blanks));
@@ -117,7 +139,7 @@ impl Cleaner {
                 {
                     self.text.push(c);
                 }
-                c if is_hidden(c) || c == '\u{200d}' => {
+                c if !self.exact && (is_hidden(c) || c == '\u{200d}') => {
                     let shown = format!("{}", c.escape_unicode());
                     self.column += shown.len();
                     self.text.push_str(&shown);

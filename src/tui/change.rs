@@ -64,10 +64,11 @@ impl State {
             return Vec::new();
         }
         let mut text = answer.text.as_str();
+        self.echo();
         if answer.is_diff {
             self.diff(std::mem::take(&mut text));
         }
-        self.answered(text, &answer.errors, answer.failed);
+        self.answer_rows(text, &answer.errors, answer.failed);
         Vec::new()
     }
 

@@ -3,8 +3,6 @@
 
 use std::fmt::Write as _;
 
-use crate::display::Keymap;
-
 /// Who answers a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -127,16 +125,28 @@ pub fn completions(text: &str) -> Vec<&'static Command> {
     COMMANDS.iter().filter(|command| command.name.starts_with(start)).collect()
 }
 
-/// Returns the text of `/help`, with the keys that hold.
-pub fn help(keys: &Keymap) -> String {
+/// What `/help` says of keys where lines are written.
+pub const LINES: &str = "\
+Enter: send the line; while the agent works: tell it at the next boundary
+!COMMAND, !!COMMAND: run it yourself; with one `!` the model sees what it printed
+Ctrl-C: interrupt; twice: leave
+Ctrl-D: leave
+";
+
+/// Returns the text of `/help`, with what is said of keys.
+pub fn help(keys: &str) -> String {
     let mut text = String::new();
     for command in COMMANDS {
-        let name = format!("/{} {}", command.name, command.takes);
+        let mut name = format!("/{} {}", command.name, command.takes);
+        if name.len() > 23 {
+            // What it does stands below what all others do.
+            let _ = write!(name, "\n{:23}", "");
+        }
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<23} {}", command.about);
     }
     text.push('\n');
-    text.push_str(&keys.help());
+    text.push_str(keys);
     text
 }
 
@@ -161,8 +171,10 @@ mod tests {
         let names: Vec<&str> = completions("/con").iter().map(|command| command.name).collect();
         assert_eq!(names, ["config", "context"]);
         assert!(completions("con").is_empty() && completions("/help me").is_empty());
+        let help = help(LINES);
         for command in COMMANDS {
-            assert!(help(&Keymap::default()).contains(command.about));
+            let row = help.lines().find(|row| row.contains(command.about)).unwrap();
+            assert_eq!(row.find(command.about), Some(24), "{row}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The composer: the text that a person writes, its cursor, history and undo. Pure.
 //!
-//! The cursor stands between graphemes, never inside one. A long paste is one token in the text
+//! The text is what was written, to the letter; only what drives a terminal is left out, and
+//! characters that cannot be seen are shown otherwise than they are ([`shown`]). The cursor stands
+//! between graphemes, never inside one. A long paste is one token in the text
 //! (`[pasted 1: 200 lines]`) that stands for what was pasted until it is sent.
 
 use std::ops::Range;
@@ -8,7 +10,7 @@ use std::ops::Range;
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
 
 use super::{
-    cells::{clean, width},
+    cells::{shown, width, written},
     key::{Code, Key},
 };
 
@@ -68,7 +70,7 @@ pub struct Composer {
 }
 
 impl Composer {
-    /// Returns the text as it is shown.
+    /// Returns the text, with a token for each long paste.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -86,7 +88,7 @@ impl Composer {
     /// Puts a text in the place of what is written, the cursor at its end.
     pub fn set(&mut self, text: &str) {
         self.save(Kind::Other);
-        self.text = clean(text);
+        self.text = written(text);
         self.cursor = self.text.len();
         self.browsing = None;
     }
@@ -112,7 +114,7 @@ impl Composer {
             return;
         }
         self.save(Kind::Other);
-        let text = clean(text);
+        let text = written(text);
         self.cursor = part.start + text.len() - back.min(text.len());
         self.text.replace_range(part, &text);
         self.settle();
@@ -183,7 +185,7 @@ impl Composer {
         let lines = text.lines().count();
         if lines <= FOLD_LINES && text.len() <= FOLD_BYTES {
             self.save(Kind::Other);
-            self.insert(&clean(text));
+            self.insert(&written(text));
             return;
         }
         let token = self.fold(text);
@@ -280,7 +282,7 @@ impl Composer {
     fn typed(&mut self, c: char) {
         // What was typed by blanks apart is undone by words.
         self.save(if c.is_whitespace() { Kind::Other } else { Kind::Typing });
-        self.insert(&clean(c.encode_utf8(&mut [0; 4])));
+        self.insert(&written(c.encode_utf8(&mut [0; 4])));
     }
 
     fn newline(&mut self) {
@@ -442,7 +444,7 @@ impl Composer {
                 used = 0;
                 continue;
             }
-            let wide = width(cluster).min(columns);
+            let wide = width(&shown(cluster)).min(columns);
             if used + wide > columns {
                 rows.push((start, at));
                 start = at;
@@ -459,7 +461,7 @@ impl Composer {
         let rows = self.rows(columns);
         let row = rows.iter().rposition(|(start, _)| *start <= self.cursor).unwrap_or(0);
         let start = rows.get(row).map_or(0, |(start, _)| *start);
-        (row, width(self.text.get(start..self.cursor).unwrap_or_default()))
+        (row, width(&shown(self.text.get(start..self.cursor).unwrap_or_default())))
     }
 
     fn vertical(&mut self, columns: usize, goal: Option<usize>, up: bool) {
@@ -474,10 +476,11 @@ impl Composer {
         let mut used = 0;
         let mut place = start;
         for (at, cluster) in self.text.get(start..end).unwrap_or_default().grapheme_indices(true) {
-            if used + width(cluster) > goal {
+            let wide = width(&shown(cluster));
+            if used + wide > goal {
                 break;
             }
-            used += width(cluster);
+            used += wide;
             place = start + at + cluster.len();
         }
         // The end of a row that was wrapped is the start of the next one.
@@ -515,7 +518,7 @@ impl Composer {
         self.save(Kind::Other);
         match text {
             Some(text) => {
-                self.text = if text.len() <= WHOLE { clean(&text) } else { self.fold(&text) };
+                self.text = if text.len() <= WHOLE { written(&text) } else { self.fold(&text) };
                 self.browsing = Some((next, draft));
             }
             None => self.text = draft,

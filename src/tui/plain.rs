@@ -72,6 +72,7 @@ pub async fn run_plain(
     let start = Instant::now();
     let (width, height) = size(&terminal);
     let mut state = State::new(first.facts.clone(), width, height);
+    state.plain = true;
     let earlier = std::mem::take(&mut first.earlier);
     state.begin(first.facts.clone(), earlier, &first.notices);
     let (writer, out) = (Writer::alone(terminal)?, String::new());

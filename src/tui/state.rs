@@ -8,14 +8,15 @@
 mod asked;
 mod diff;
 mod events;
+mod transcript;
 pub(super) mod writing;
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     agent::Op,
     display::Keymap,
-    message::{Block, Message, Money, Role, Usage},
+    message::{Message, Money, Role, Usage},
 };
 
 use super::{
@@ -111,12 +112,15 @@ pub(super) struct Work {
     pub(super) stopping: bool,
     /// A request was made again, and what was said meanwhile went along with it.
     pub(super) repeated: bool,
+    /// The prompt stands in the transcript already: the terminal showed it when it was typed.
+    pub(super) shown: bool,
 }
 
 impl Work {
     pub(super) fn new(since: Duration, doing: &str, prompt: Option<String>) -> Self {
         let (doing, thinking, tools) = (doing.to_owned(), String::new(), Vec::new());
-        Self { since, doing, prompt, thinking, tools, stopping: false, repeated: false }
+        let (stopping, repeated, shown) = (false, false, false);
+        Self { since, doing, prompt, thinking, tools, stopping, repeated, shown }
     }
 }
 
@@ -168,9 +172,16 @@ pub struct State {
     pub(super) spent: Spent,
     /// The same up to the prompt that is being worked on.
     pub(super) before: Spent,
-    /// Tokens of the last request and its answer: what the context holds now.
-    pub(super) context: u64,
+    /// Tokens of the last request and its answer: what the context holds now. `None` when a conversation
+    /// is gone on with and nothing was asked yet that would tell.
+    pub(super) context: Option<u64>,
     rows: Vec<Line>,
+    /// Whether the last row that was taken is blank; `None` when none was.
+    ended_blank: Option<bool>,
+    /// Commands that wait for their answer, as they were said.
+    said_commands: VecDeque<String>,
+    /// Whether what is said is on the screen already, since the terminal shows what is typed.
+    pub(super) plain: bool,
     folded: Option<Finished>,
     escape: Option<Duration>,
     interrupt: Option<Duration>,
@@ -208,8 +219,11 @@ impl State {
             hint: None,
             spent: Spent::default(),
             before: Spent::default(),
-            context: 0,
+            context: Some(0),
             rows: Vec::new(),
+            ended_blank: None,
+            said_commands: VecDeque::new(),
+            plain: false,
             folded: None,
             escape: None,
             interrupt: None,
@@ -230,15 +244,6 @@ impl State {
         if self.hint.as_ref().is_some_and(|(_, until)| *until <= now) {
             self.hint = None;
         }
-    }
-
-    /// Takes the rows that are to be emitted: each once.
-    pub fn take_rows(&mut self) -> Vec<Line> {
-        // Once a frame, and not for each of the pieces that it takes in.
-        if let Some(answer) = &mut self.answer {
-            self.rows.extend(answer.ready(self.width));
-        }
-        std::mem::take(&mut self.rows)
     }
 
     /// Says whether the region changes by itself as time goes by.
@@ -276,14 +281,6 @@ impl State {
         }
     }
 
-    /// Takes a whole line as if it had been typed, for interfaces without a composer.
-    pub fn line(&mut self, text: &str) -> Vec<Effect> {
-        self.composer.set(text);
-        let effects = self.enter(false);
-        self.composer.take();
-        effects
-    }
-
     /// Sends a prompt as if it had been typed.
     pub fn submit(&mut self, text: String) -> Vec<Effect> {
         self.remember(&text);
@@ -296,8 +293,9 @@ impl State {
         self.facts = facts;
         self.spent = Spent::default();
         self.before = Spent::default();
-        self.context = 0;
+        self.context = history.is_empty().then_some(0);
         self.asked = 0;
+        self.said_commands.clear();
         self.asking = None;
         self.folded = None;
         self.picker = None;
@@ -321,43 +319,6 @@ impl State {
         for notice in notices {
             self.say(Kind::Warning, notice);
         }
-    }
-
-    fn show(&mut self, message: &Message) {
-        let width = self.width;
-        for part in &message.blocks {
-            match part {
-                Block::Text { text } if message.role == Role::User => {
-                    self.rows.extend(block::prompt(text, width));
-                }
-                Block::Text { text } => {
-                    self.rows.extend(markdown::render(&super::cells::clean(text), width));
-                }
-                Block::Call(call) => {
-                    let title = format!("called {}", block::title(&call.name, &call.arguments));
-                    self.rows.extend(block::notice(Kind::Note, &title, width));
-                }
-                Block::Opaque { .. } | Block::Result(_) => {}
-            }
-        }
-    }
-
-    /// A command has been answered.
-    pub fn answered(&mut self, text: &str, errors: &str, failed: bool) {
-        self.asked = self.asked.saturating_sub(1);
-        self.finish_answer();
-        let width = self.width;
-        for line in super::cells::clean(text.trim_end()).lines() {
-            let line = Line::styled(line, super::style::Style::PLAIN);
-            let indent = Line::styled("  ", super::style::Style::PLAIN);
-            self.rows.extend(super::cells::chop(&line, &indent, &indent, width));
-        }
-        for line in errors.lines() {
-            let is_hint = line.starts_with("hint: ");
-            let kind = if failed && !is_hint { Kind::Error } else { Kind::Note };
-            self.rows.extend(block::notice(kind, line.trim_start_matches("kli: "), width));
-        }
-        self.rows.push(Line::default());
     }
 
     /// Takes what came from the terminal.
@@ -393,6 +354,10 @@ impl State {
     fn key(&mut self, key: Key) -> Vec<Effect> {
         let escape = self.escape.take();
         let interrupt = self.interrupt.take();
+        if escape.or(interrupt).is_some() {
+            // What was said about pressing it again does not hold any more.
+            self.hint = None;
+        }
         let recent =
             |at: Option<Duration>| at.is_some_and(|at| self.now.saturating_sub(at) < TWICE);
         match (key.code, key.ctrl, key.alt) {
@@ -498,15 +463,19 @@ impl State {
     }
 
     fn command(&mut self, found: &'static command::Command, rest: String) -> Vec<Effect> {
+        let said = format!("/{} {rest}", found.name);
         match found.by {
             By::Interface => match found.name {
                 "quit" => return vec![Effect::Quit],
                 "compact" => return self.compact(rest),
                 "usage" => {
                     let text = self.usage_text();
-                    self.answered(&text, "", false);
+                    self.answered_at_once(&said, &text);
                 }
-                _ => self.answered(&command::help(&self.keys), "", false),
+                _ => {
+                    let keys = if self.plain { command::LINES } else { &*self.keys.help() };
+                    self.answered_at_once(&said, &command::help(keys));
+                }
             },
             By::Conversation | By::Files if self.work.is_some() => {
                 let does = match found.by {
@@ -518,15 +487,15 @@ impl State {
                 self.say(Kind::Error, &sentence);
             }
             By::Conversation if found.name == "resume" && rest.is_empty() => {
-                self.asked += 1;
+                self.asks(said);
                 return vec![Effect::Ask(found.name, rest)];
             }
             By::Conversation => {
-                self.asked += 1;
+                self.asks(said);
                 return vec![Effect::Begin(found.name, rest)];
             }
             By::Files => {
-                self.asked += 1;
+                self.asks(said);
                 return vec![diff::goes_back(found.name, rest)];
             }
             By::Switch if self.work.is_some() && !rest.is_empty() => {
@@ -535,7 +504,7 @@ impl State {
             By::Root | By::Switch => {
                 self.switching =
                     self.is_switching() || (found.by == By::Switch && !rest.is_empty());
-                self.asked += 1;
+                self.asks(said);
                 return vec![Effect::Ask(found.name, rest)];
             }
         }
@@ -545,15 +514,16 @@ impl State {
     fn usage_text(&self) -> String {
         let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } =
             self.spent.usage;
+        let context = match (self.context, self.window()) {
+            (None, _) => "known with the next answer".to_owned(),
+            (Some(tokens), Some(window)) => format!("{tokens} tokens of {window}"),
+            (Some(tokens), None) => format!("{tokens} tokens"),
+        };
         let mut text = format!(
             "input: {input_tokens} tokens\noutput: {output_tokens} tokens\nread from the cache: \
              {cache_read_tokens} tokens\nwritten to the cache: {cache_write_tokens} tokens\n\
-             context: {} tokens",
-            self.context
+             context: {context}"
         );
-        if let Some(window) = self.window() {
-            text = format!("{text} of {window}");
-        }
         if let Some(cost) = self.spent.cost() {
             text = format!("{text}\ncost: {cost}");
         }

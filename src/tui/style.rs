@@ -235,6 +235,11 @@ impl Line {
         self.spans.iter().map(|span| span.text.as_str()).collect()
     }
 
+    /// Says whether nothing but blanks stands in the row.
+    pub fn is_blank(&self) -> bool {
+        self.spans.iter().all(|span| span.text.trim().is_empty())
+    }
+
     /// Returns the width in cells.
     pub fn width(&self) -> usize {
         self.spans.iter().map(|span| width(&span.text)).sum()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::display::Role;
 
 use super::{
-    cells::{chop, clean, clean_tool, cut, width, wrap},
+    cells::{chop, clean, clean_tool, cut, shown, width, wrap},
     state::{Level, State, writing::picker_rows},
     style::{Line, Span, Style},
 };
@@ -61,6 +61,10 @@ pub fn region(state: &State) -> Vec<Line> {
     let skip = live.len().saturating_sub(left);
     live.drain(..skip);
     let mut rows = live;
+    // What is written stands apart from what was said.
+    if rows.is_empty() && state.work.is_none() && state.follows_text() && left > 1 {
+        rows.push(Line::default());
+    }
     rows.extend(status);
     rows.extend(composer);
     rows.extend(below);
@@ -87,7 +91,7 @@ fn live(state: &State) -> Vec<Line> {
     }
     let Some(work) = &state.work else { return rows };
     if let Some(prompt) = &work.prompt {
-        rows.extend(super::block::prompt(prompt, width));
+        rows.extend(state.prompt_rows(prompt));
     }
     if !work.thinking.is_empty() {
         let style = Style { italic: true, ..Style::DIM };
@@ -177,11 +181,11 @@ fn composer(state: &State) -> (Vec<Line>, usize) {
             let at = cursor.clamp(start, end) - start;
             let (before, after) = row.split_at_checked(at).unwrap_or((row, ""));
             let under = first_cluster(after);
-            line.push(before, Style::PLAIN);
-            line.push(if under.is_empty() { " " } else { under }, reverse);
-            line.push(after.get(under.len()..).unwrap_or_default(), Style::PLAIN);
+            line.push(&shown(before), Style::PLAIN);
+            line.push(&shown(if under.is_empty() { " " } else { under }), reverse);
+            line.push(&shown(after.get(under.len()..).unwrap_or_default()), Style::PLAIN);
         } else {
-            line.push(row, Style::PLAIN);
+            line.push(&shown(row), Style::PLAIN);
         }
         rows.push(line);
     }
@@ -222,13 +226,13 @@ fn footer(state: &State) -> Line {
         Level::Unverified => Style::role(Role::Unverified),
         Level::Open => Style::role(Role::Unconfined),
     };
-    let context = match state.window() {
-        Some(window) => format!("{} % of context", state.context.saturating_mul(100) / window),
-        None => format!("{} tokens", thousands(state.context)),
-    };
+    let context = state.context.map(|tokens| match state.window() {
+        Some(window) => format!("{} % of context", tokens.saturating_mul(100) / window),
+        None => format!("{} tokens", thousands(tokens)),
+    });
     // The last goes first.
     let mut parts = vec![clean(&facts.model)];
-    parts.push(context);
+    parts.extend(context);
     parts.extend(state.name.as_ref().map(|name| format!("“{}”", clean(name))));
     parts.extend(state.spent.cost().map(|cost| format!("cost {cost}")));
     parts.push(format!("profile {}", clean(&facts.profile)));

@@ -39,6 +39,7 @@ fn what_is_hidden_is_not_told_and_what_is_left_is() {
             r#"{"network":false,"denyRead":["~/.aws","~/.netrc","./.env"],"denyEnv":["GITHUB_TOKEN"],"writablePaths":["~/.cache/x"]}"#,
         );
         let report = inside(world, &[], &secrets);
+        report.has("confinement", "ok", &["3 paths hidden, 1 variable removed"]);
         for part in [".aws", ".netrc", ".env`"] {
             report.no_risk("secret.file", part);
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 use crate::jail::{Who, World, err, for_both, has, ok, out, refused};
 
@@ -143,7 +144,13 @@ fn a_command_line_that_makes_no_sense_is_explained() {
             (vec!["run", "--spec", spec], "the program is missing"),
             (vec!["run", "--spec", spec, "--"], "the program is missing"),
             (vec!["run", "--spec", spec, "--", ""], "the program's name is empty"),
-            (vec!["run", "--spec", spec, "--writable", "/", "--", "true"], "--writable"),
+            (
+                vec!["run", "--spec", spec, "--writable", "/", "--", "true"],
+                "unknown option `--writable`",
+            ),
+            (vec!["run", "--spec"], "a value is missing after `--spec`"),
+            (vec!["check", spec, spec], "unexpected argument `"),
+            (vec!["check", spec, "--spec", spec], "unknown option `--spec`"),
             (
                 vec!["run", "--spec", spec, "--deny-env", "A=B", "--", "true"],
                 "`A=B` is no variable name",
@@ -154,6 +161,16 @@ fn a_command_line_that_makes_no_sense_is_explained() {
         ] {
             let output = world.command(world.launcher()).args(&words).output().unwrap();
             has(&refused(&output), &[part]);
+        }
+        // Who writes `--spec` everywhere is understood.
+        for command in ["check", "explain", "doctor", "shell"] {
+            let said = |words: &[&str]| {
+                let mut it = world.command(world.launcher());
+                let output = it.arg(command).args(words).stdin(Stdio::null()).output().unwrap();
+                (output.status.code(), output.stdout)
+            };
+            assert_eq!(said(&["--spec", spec]), said(&[spec]), "{command}");
+            assert_ne!(said(&["--spec", "/no/spec"]).0, Some(0), "{command}");
         }
         let help = ok(&world.command(world.launcher()).arg("--help").output().unwrap());
         has(&help, &["usage:", "--deny-env", "125"]);

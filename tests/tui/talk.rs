@@ -149,7 +149,7 @@ fn commands_print_what_the_command_line_prints() {
     tty.press("hi\r");
     tty.sees("Hello.");
     tty.press("/clear\r");
-    tty.settles();
+    tty.sees("a new session; `/resume` goes back");
     tty.press("/sessions\r");
     let listed = env.kli(&["sessions", "list"]);
     listed.exits(0);
@@ -163,6 +163,33 @@ fn commands_print_what_the_command_line_prints() {
     tty.press("/quit\r");
     assert_eq!(tty.ends(), Some(0));
     assert!(tty.screen().contains(&format!("kli --resume {id}")));
+}
+
+#[test]
+fn before_anything_was_said_there_is_nothing_to_export_or_copy() {
+    let env = Env::new();
+    replay(&env, &answer("Hello."));
+    let mut tty = Tty::sized(&env, &[], 40, 100);
+    tty.sees("say what to do");
+    for command in ["/export", "/fork", "/diff", "/export x.md"] {
+        let said = |screen: &str| {
+            let answer = format!("› {command}\nerror: nothing was said in this session yet");
+            let rows: Vec<&str> = screen.lines().map(str::trim_end).collect();
+            rows.join("\n").contains(&answer)
+        };
+        assert!(!said(&tty.screen()));
+        tty.press(&format!("{command}\r"));
+        tty.until(command, said);
+    }
+    assert!(!env.work().join("x.md").exists());
+    // The same session goes on.
+    tty.press("hi\r");
+    tty.sees("Hello.");
+    tty.press("/export x.md\r");
+    tty.sees("written to `");
+    assert!(env.work().join("x.md").exists());
+    tty.press("\x04");
+    assert_eq!(tty.ends(), Some(0));
 }
 
 #[test]

@@ -101,14 +101,15 @@ fn reach(here: &Here) -> Vec<Risk> {
         .repair("commit or copy what matters; take out of `writablePaths` what is not needed"),
     ];
     if jail.hidden > 0 {
-        risks.push(Risk::new(
-            "hidden.links",
-            format!(
-                "{} paths are hidden by their names; hard links to them, copies, and what git has \
-                 stored of them cannot be seen from here",
-                jail.hidden
-            ),
-        ));
+        let (are, them) = match jail.hidden {
+            1 => ("1 path is hidden by its name".to_owned(), "it"),
+            many => (format!("{many} paths are hidden by their names"), "them"),
+        };
+        let links = format!(
+            "{are}; hard links to {them}, copies, and what git has stored of {them} cannot be seen \
+             from here"
+        );
+        risks.push(Risk::new("hidden.links", links));
     }
     risks
 }

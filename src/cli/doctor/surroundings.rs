@@ -36,6 +36,11 @@ pub(super) fn checks(here: &Here) -> Vec<Finding> {
     found
 }
 
+/// Returns a number with the name of what was counted.
+fn counted(count: u64, name: &str) -> String {
+    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
+}
+
 fn confinement(here: &Here) -> Finding {
     let id = "confinement";
     let label = here.confinement.label();
@@ -44,11 +49,11 @@ fn confinement(here: &Here) -> Finding {
             id,
             Status::Ok,
             format!(
-                "{label}: workspace `{}`, network {}, {} paths hidden, {} variables removed",
+                "{label}: workspace `{}`, network {}, {} hidden, {} removed",
                 jail.workspace,
                 if jail.network { "on" } else { "off" },
-                jail.hidden,
-                jail.removed
+                counted(jail.hidden, "path"),
+                counted(jail.removed, "variable")
             ),
         ),
         (Confinement::KliSandbox, None) => Finding::new(id, Status::Ok, label),

@@ -343,7 +343,7 @@ pub(super) fn export_to(
 
 /// What this version has not, and which settings it passes over for that.
 pub(super) fn not_yet(setup: &Setup, what: &str, key: &str) -> Answer {
-    let mut text = format!("this version of kli has no {what}, and starts none");
+    let mut text = format!("this version of kli has no {what}");
     let quoted = format!("`{key}`");
     for warning in setup.warnings.iter().filter(|warning| warning.contains(&quoted)) {
         text.push('\n');

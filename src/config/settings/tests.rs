@@ -174,6 +174,25 @@ fn every_error_names_file_line_column_and_key() {
             "{ \"profiles\": { \"x\": { \"aprove\": \"all\" } } }",
             "`profiles.x.aprove`: unknown key, did you mean `approve`?",
         ),
+        // In a place that is not its own it would be left out as well.
+        ("{ \"approve\": \"writes\" }", ":1:3: `approve`: this key cannot be set here"),
+        (
+            "{ \"profiles\": { \"x\": { \"settings\": { \"approve\": \"all\" } } } }",
+            "in silence; it is `profiles.NAME.approve` of the settings",
+        ),
+        (
+            "{ \"profiles\": { \"x\": { \"capabilities\": [] } } }",
+            "`profiles.x.capabilities`: this key cannot be set here",
+        ),
+        ("{ \"profiles\": { \"x\": { \"denyTools\": [] } } }", "it is `denyTools` of the settings"),
+        ("{ \"profiles\": { \"x\": { \"turns\": 3 } } }", "it is `budgets.turns` of the settings"),
+        ("{ \"turns\": 3 }", "it is `budgets.turns` of the settings"),
+        ("{ \"passEnv\": [] }", "it is `bash.passEnv` of the settings"),
+        ("{ \"bash\": { \"denyTools\": [] } }", "it is `denyTools` of the settings"),
+        (
+            "{ \"requireSandbox\": true }",
+            "it is `requireSandbox` of the policy, `/etc/kli/policy.json`",
+        ),
         (
             "{ \"policy\": {} }",
             "a policy is no part of the settings; it goes into `/etc/kli/policy",
@@ -317,6 +336,12 @@ fn unknown_keys_warn_with_the_nearest_name_and_are_ignored() {
             "`providers.x.baseURL`: unknown key, ignored; did you mean `baseUrl`?",
         ),
         ("{ \"zzzzzzzz\": {} }", "`zzzzzzzz`: unknown key, ignored"),
+        ("{ \"session\": { \"time\": \"1h\" } }", "`session.time`: unknown key, ignored"),
+        ("{ \"extends\": \"print\" }", "`extends`: unknown key, ignored"),
+        (
+            "{ \"providers\": { \"x\": { \"models\": { \"m\": { \"capabilities\": {} } } } } }",
+            "`providers.x.models.m.capabilities`: unknown key, ignored",
+        ),
         ("{ \"mcpServers\": {} }", "`mcpServers`: not part of this version, ignored"),
         (
             "{ \"defaultModel\": 5 }",

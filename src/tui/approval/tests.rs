@@ -218,6 +218,12 @@ fn what_is_written_in_its_place_is_what_is_sent() {
     assert!(!screen(&state).iter().any(|row| row.contains("[pasted")), "all of it is seen");
     let expected = format!("rm -rf out{}", "\\u{202e}; ls".repeat(300));
     assert_eq!(code(&mut state, Code::Enter), tells(Answer::Edit(expected)));
+    // A tab is what it was.
+    let mut state = armed(question("make -f- <<E\nall:\n\ttouch a\nE"));
+    press(&mut state, 'e');
+    state.typed(&Typed::Paste("\n\tx".to_owned()));
+    let expected = "make -f- <<E\nall:\n\ttouch a\nE\n\tx".to_owned();
+    assert_eq!(code(&mut state, Code::Enter), tells(Answer::Edit(expected)));
     // Nothing is no command.
     let mut state = armed(question("ls"));
     press(&mut state, 'e');

@@ -118,10 +118,10 @@ fn the_same_conversation_goes_on_with_what_was_said_and_spent() {
     enters(&mut state, "/model p/n");
     let ready = Answer { change: Some(Change::GoOn), ..Answer::default() };
     assert_eq!(state.answer(ready), [Effect::Begin(SWITCH, String::new())]);
-    state.context = 500;
+    state.context = Some(500);
     state.spent.usage.input_tokens = 7;
     state.switch(facts("p/n"), "model: p/n", &["a notice".to_owned()]);
-    assert_eq!((state.context, state.spent.usage.input_tokens), (500, 7));
+    assert_eq!((state.context, state.spent.usage.input_tokens), (Some(500), 7));
     assert_eq!(state.window(), Some(1000));
     assert!(!state.is_moving(), "nothing is waited for");
     let said = rows(&mut state);

@@ -133,6 +133,33 @@ fn a_long_paste_is_folded_and_sent_whole() {
 }
 
 #[test]
+fn what_is_written_is_sent_to_the_letter() {
+    // Letter by letter, as a terminal sends what an input method or a list of emoji gives.
+    let said = "fam 👩\u{200d}👩\u{200d}👧 می\u{200c}خواهم a\u{ad}b \u{202e}x";
+    let mut it = Composer::default();
+    for c in said.chars() {
+        it.key(Key::plain(Code::Char(c)), 40);
+    }
+    assert_eq!(it.take(), said);
+    let makefile = "all:\n\tcc\ta.c\n";
+    let mut it = Composer::default();
+    it.paste(makefile);
+    assert_eq!(it.whole(), makefile);
+    it.take();
+    // So it comes back from the history, and from an editor.
+    it.key(key("up"), 40);
+    assert_eq!(it.take(), makefile);
+    it.put("a\tb");
+    assert_eq!(it.take(), "a\tb");
+    // What drives a terminal is left out all the same.
+    it.paste("a\u{1b}[2J\u{1b}]0;x\u{7}b\u{9b}31mc\u{7}\r\n");
+    assert_eq!(it.take(), "abc\n");
+    // A tab takes the cells that it is shown in.
+    it.put("\t\tx");
+    assert_eq!((it.rows(5), it.place(5)), (vec![(0, 1), (1, 3)], (1, 5)));
+}
+
+#[test]
 fn what_is_killed_in_a_row_is_put_back_whole_and_what_was_before_it_too() {
     let mut composer = composer("one two three|");
     press(&mut composer, "C-w C-w", 80);

@@ -63,7 +63,7 @@ impl State {
             }
             Event::Usage { usage, cost, .. } => {
                 self.spent.add(usage, cost);
-                self.context = usage.total();
+                self.context = Some(usage.total());
             }
             Event::FellBack { from, to, reason } => {
                 let said = format!("{reason}; `{to}` is asked in the place of `{from}`");
@@ -73,7 +73,7 @@ impl State {
             }
             Event::Compacted(done) => {
                 self.say(Kind::Note, &done.to_string());
-                self.context = done.after;
+                self.context = Some(done.after);
                 self.doing(ASKING);
             }
             Event::Retrying { attempt, of, after, reason } => {
@@ -130,16 +130,15 @@ impl State {
     fn told(&mut self) {
         for text in std::mem::take(&mut self.steering) {
             self.came();
-            let rows = block::prompt(&text, self.width);
-            self.rows.extend(rows);
+            self.tell(&text);
         }
     }
 
     /// Something came of the prompt: it is part of the transcript now.
     pub(super) fn came(&mut self) {
-        if let Some(text) = self.work.as_mut().and_then(|work| work.prompt.take()) {
-            let rows = block::prompt(&text, self.width);
-            self.rows.extend(rows);
+        let Some(work) = &mut self.work else { return };
+        if let Some(text) = work.prompt.take().filter(|_| !work.shown) {
+            self.tell(&text);
         }
     }
 
@@ -209,12 +208,12 @@ impl State {
             self.broken_off(call);
         }
         let repeated = work.as_ref().is_some_and(|work| work.repeated);
+        let shown = work.as_ref().is_some_and(|work| work.shown);
         let prompt = work.and_then(|work| work.prompt);
         // Nothing came of it: it goes back to where it can be changed, before all that was said since.
         let (back, stays) = if summary.withdrawn { (prompt, None) } else { (None, prompt) };
-        if let Some(prompt) = stays {
-            let rows = block::prompt(&prompt, self.width);
-            self.rows.extend(rows);
+        if let Some(prompt) = stays.filter(|_| !shown) {
+            self.tell(&prompt);
         }
         self.before.add(summary.usage, summary.cost);
         self.spent = self.before;

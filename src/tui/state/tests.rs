@@ -152,7 +152,7 @@ fn what_is_said_while_it_works_is_told_and_what_waits_is_sent() {
     assert!(it.typed(&key(Code::Tab)).is_empty());
     assert_eq!((it.steering.len(), it.next.len()), (1, 1));
     it.event(Event::Asking { turn: 2 });
-    assert_eq!(rows(&mut it), ["", "› start", "", "", "› also", ""]);
+    assert_eq!(rows(&mut it), ["", "› start", "", "› also", ""]);
     assert_eq!(it.event(done(Outcome::Ok)), [Effect::Tell(Op::Submit("later".into()))]);
     assert!(it.is_working() && it.next.is_empty());
 }
@@ -252,7 +252,7 @@ fn commands_are_asked_where_they_can_be() {
     let mut it = state();
     assert_eq!(enters(&mut it, "/authority"), [Effect::Ask("authority", String::new())]);
     it.answered("authority: none\n\u{1b}[2Jx", "kli: a note", false);
-    assert_eq!(rows(&mut it), ["  authority: none", "  x", "· a note", ""]);
+    assert_eq!(rows(&mut it), ["› /authority", "  authority: none", "  x", "· a note", ""]);
     assert_eq!(enters(&mut it, "/resume 12"), [Effect::Begin("resume", "12".into())]);
     assert!(enters(&mut it, "/nope").is_empty());
     assert_eq!(it.composer.text(), "/nope", "it stays to be mended");
@@ -298,8 +298,8 @@ fn another_conversation_shows_what_was_said() {
     let call = Message {
         role: Role::Assistant,
         blocks: vec![
-            Block::Text { text: "# Yes".into() },
-            Block::Call(crate::message::ToolCall {
+            crate::message::Block::Text { text: "# Yes".into() },
+            crate::message::Block::Call(crate::message::ToolCall {
                 id: "1".into(),
                 name: "read".into(),
                 arguments: Arguments::parse(r#"{"path": "a"}"#),
@@ -410,7 +410,7 @@ fn a_conversation_is_compacted_now_or_at_the_next_boundary() {
         "· the conversation was compacted from about 900 to 90 tokens (7 messages summarised)";
     let shown = rows(&mut it).join(" ");
     assert!(shown.replace("  ", " ").contains(&said[..70]), "{shown}");
-    assert_eq!(it.context, 90);
+    assert_eq!(it.context, Some(90));
     enters(&mut it, "work");
     assert_eq!(enters(&mut it, "/compact"), [op(None)]);
     assert!(it.hint.is_some() && it.steering.is_empty());

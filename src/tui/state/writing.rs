@@ -23,6 +23,7 @@ impl State {
         match found {
             Found::Choices(choices) => {
                 self.asked = self.asked.saturating_sub(1);
+                self.said_commands.pop_front();
                 self.picker = Some(Picker::new(choices, ""));
             }
             Found::Files(files) => self.completion.know(files, self.now),

@@ -122,6 +122,15 @@ fn the_cursor_is_a_cell_of_its_own() {
 }
 
 #[test]
+fn what_cannot_be_seen_in_what_is_written_is_shown_otherwise() {
+    let mut state = state(60, 10);
+    state.typed(&Typed::Paste("\ta\u{202e}b 👩\u{200d}👧".to_owned()));
+    state.typed(&Typed::Key(Key::plain(Code::Home)));
+    let rows = texts(&state);
+    assert_eq!(rows[0], "›     a\\u{202e}b 👩\u{200d}👧", "{rows:?}");
+}
+
+#[test]
 fn confinement_is_said_in_words_and_in_colour() {
     for (words, level, color) in [
         ("jail: net off · ~/x", Level::Jailed, Color::GREEN),
