@@ -215,7 +215,9 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
     let environment = environment(std::env::vars_os());
     let places = Places::new(uid, workspace.clone(), &environment);
 
-    let mounts = Table::parse(&std::fs::read("/proc/self/mountinfo").map_err(FactsError::Mounts)?)?;
+    let mut mounts =
+        Table::parse(&std::fs::read("/proc/self/mountinfo").map_err(FactsError::Mounts)?)?;
+    mounts.keep_layers(Path::is_dir);
     let physical_homes: Vec<PathBuf> = places
         .homes
         .iter()
@@ -255,7 +257,7 @@ pub fn probe(spec: &Spec, request: &Request) -> Result<Facts, FactsError> {
         allowed.push(walk("allowNixDaemon", Path::new(NIX_DAEMON)));
     }
     for spelled in sockets::x_authority(&allowed, &places.homes, &environment) {
-        denied.push(looker.look("allowSockets", "the keys of X servers", spelled));
+        denied.extend(looker.look_around("allowSockets", "the keys of X servers", spelled));
     }
     let sockets = sockets::probe(sockets::Scope {
         allowed,
@@ -348,7 +350,7 @@ fn denied(spec: &Spec, request: &Request, places: &Places, looker: &mut Looker<'
             denied.push(unknown(key, &path.text, no_home()));
         }
         for spelled in names {
-            denied.push(looker.look(key, &path.text, spelled));
+            denied.extend(looker.look_around(key, &path.text, spelled));
         }
     }
     for path in &request.deny {
@@ -359,7 +361,7 @@ fn denied(spec: &Spec, request: &Request, places: &Places, looker: &mut Looker<'
             continue;
         };
         for spelled in names {
-            denied.push(looker.look("--deny", &wish, spelled));
+            denied.extend(looker.look_around("--deny", &wish, spelled));
         }
     }
     for path in &spec.deny_read_globs {
@@ -377,8 +379,11 @@ fn denied(spec: &Spec, request: &Request, places: &Places, looker: &mut Looker<'
         }
         for base in bases {
             match looker.expand(&base, &pattern) {
-                Ok(names) => denied
-                    .extend(names.into_iter().map(|spelled| looker.look(key, &path.text, spelled))),
+                Ok(names) => denied.extend(
+                    names
+                        .into_iter()
+                        .flat_map(|spelled| looker.look_around(key, &path.text, spelled)),
+                ),
                 Err(because) => denied.push(unknown(key, &path.text, because)),
             }
         }

@@ -1,5 +1,6 @@
-//! The table of mounts as proc(5) writes it to `/proc/self/mountinfo`, and two questions to it: what is
-//! mounted where, and by which other names the same files can be had (law 2).
+//! The table of mounts as proc(5) writes it to `/proc/self/mountinfo`, and the questions to it: what is
+//! mounted where, and by which other names the same files can be had (law 2), be it on another mount or in
+//! the layers of an overlay.
 //!
 //! Pure: bytes in, answers out. It opens nothing and knows nothing of what is denied.
 
@@ -25,6 +26,8 @@ pub struct Entry {
     pub point: PathBuf,
     /// The type of the file system.
     pub kind: String,
+    /// Of an overlay the directories that it is made of, where it was told whole paths.
+    pub layers: Vec<PathBuf>,
 }
 
 /// All mounts that can be seen from the root of this process, in the kernel's order.
@@ -151,6 +154,45 @@ impl Table {
         sorted::unique(&mut found);
         found
     }
+
+    /// Forgets the layers that `is_there` denies: those of an overlay that was made elsewhere, such as a
+    /// container's root, cannot be reached.
+    pub fn keep_layers(&mut self, is_there: impl Fn(&Path) -> bool) {
+        for entry in &mut self.entries {
+            entry.layers.retain(|layer| is_there(layer));
+        }
+    }
+
+    /// The paths of what is at `path` in the layers of the overlay that is seen there, and in the
+    /// overlays that have it, or a part of it, in a layer. It need not be there.
+    pub fn layered(&self, path: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        if let Some(own) = self.at(path).filter(|own| !own.layers.is_empty())
+            && let Ok(below) = path.strip_prefix(&own.point)
+        {
+            let inner = join(&own.root, below);
+            let inner = inner.strip_prefix("/").unwrap_or(&inner);
+            found.extend(own.layers.iter().map(|layer| join(layer, inner)));
+        }
+        for entry in &self.entries {
+            for layer in &entry.layers {
+                let inner = path.strip_prefix(layer).map(|below| join(Path::new("/"), below));
+                let other =
+                    match inner.as_deref().map(|inner| (inner, inner.strip_prefix(&entry.root))) {
+                        Ok((_, Ok(rest))) => join(&entry.point, rest),
+                        Ok((inner, Err(_))) if entry.root.starts_with(inner) => entry.point.clone(),
+                        Err(_) if layer.starts_with(path) => entry.point.clone(),
+                        _ => continue,
+                    };
+                if self.at(&other).is_some_and(|seen| seen.id == entry.id) {
+                    found.push(other);
+                }
+            }
+        }
+        found.retain(|other| !other.starts_with(path));
+        sorted::unique(&mut found);
+        found
+    }
 }
 
 /// `Path::join` without the slash that it puts before nothing.
@@ -180,8 +222,43 @@ fn entry(line: &[u8]) -> Option<Entry> {
     fields.next()?;
     fields.find(|field| *field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let layers = match fields.nth(1) {
+        Some(options) if kind == "overlay" => layers(options),
+        _ => Vec::new(),
+    };
     // The root of a file system of the kernel's own may be a name such as `net:[4026531840]`.
-    point.is_absolute().then_some(Entry { id, parent, device, root, point, kind })
+    point.is_absolute().then_some(Entry { id, parent, device, root, point, kind, layers })
+}
+
+/// The layers that the options of an overlay name. Its own marks are parted by commas, and lower layers
+/// by colons, each with a backslash before one that is meant (overlayfs.rst, "Multiple lower layers").
+fn layers(options: &[u8]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for option in options.split(|byte| *byte == b',') {
+        let Some(equals) = option.iter().position(|byte| *byte == b'=') else { continue };
+        let (key, value) = option.split_at(equals);
+        let value = plain(value.get(1..).unwrap_or_default());
+        let mut parts = vec![Vec::new()];
+        match key {
+            b"upperdir" | b"lowerdir+" | b"datadir+" => parts = vec![value.into_vec()],
+            b"lowerdir" => {
+                let mut bytes = value.as_bytes().iter().copied();
+                while let Some(byte) = bytes.next() {
+                    match (byte, parts.last_mut()) {
+                        (b':', _) => parts.push(Vec::new()),
+                        (b'\\', Some(part)) => part.extend(bytes.next()),
+                        (byte, Some(part)) => part.push(byte),
+                        (_, None) => {}
+                    }
+                }
+            }
+            _ => continue,
+        }
+        let paths = parts.into_iter().map(|part| PathBuf::from(OsString::from_vec(part)));
+        // `/` alone would make every path one of it.
+        found.extend(paths.filter(|path| path.is_absolute() && path.parent().is_some()));
+    }
+    found
 }
 
 /// Takes the kernel's octal escapes out of a name (`\040` for a space).

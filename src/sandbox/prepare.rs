@@ -44,6 +44,14 @@ pub(super) fn held(path: &Path) -> Result<OwnedFd, Errno> {
     make(path, 0)
 }
 
+/// Makes a directory with mode 0700 past the caller's mask, which could take its owner's rights away.
+pub(super) fn made(at: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let made = rustix::fs::mkdirat(at, name, Mode::RWXU);
+    rustix::process::umask(umask);
+    made
+}
+
 fn make(path: &Path, missing: usize) -> Result<OwnedFd, Errno> {
     let parts: Vec<Component<'_>> = path.components().collect();
     let there = parts.len().saturating_sub(missing);
@@ -55,7 +63,7 @@ fn make(path: &Path, missing: usize) -> Result<OwnedFd, Errno> {
         rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     for (index, part) in parts.iter().enumerate().skip(1) {
         if index >= there {
-            match rustix::fs::mkdirat(&at, part.as_os_str().as_bytes(), Mode::RWXU) {
+            match made(&at, part.as_os_str().as_bytes()) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
             }

@@ -44,6 +44,8 @@ pub(super) struct Report {
     roots: Vec<Root>,
     rules: Rules,
     kept: Kept,
+    /// What the plan keeps read-only or hides.
+    closed: Vec<PathBuf>,
     /// Absolute paths that the repository's own configuration leads to.
     led: Vec<PathBuf>,
     clocks: Clocks,
@@ -192,6 +194,12 @@ impl Report {
             roots,
             rules,
             kept,
+            closed: plan
+                .mounts
+                .iter()
+                .filter(|mount| mount.kind == plan::Kind::Protect || mount.kind.is_mask())
+                .map(|mount| mount.destination.clone())
+                .collect(),
             led,
             clocks: Clocks::now(),
             uid: facts.uid,
@@ -218,6 +226,7 @@ impl Report {
             start: self.clocks.start(&Clocks::now()),
             uid: self.uid,
             kept: &kept,
+            closed: &self.closed,
             deadline: begun + LIMIT,
             findings: self.kept.compare(&self.roots),
             packages: Vec::new(),

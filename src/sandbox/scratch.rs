@@ -61,7 +61,7 @@ impl Scratch {
             return Err(fail("another user could put something else at its name there".into()));
         }
         sweep(&parent, &handles, uid);
-        rustix::fs::mkdirat(&parent, &*name, Mode::RWXU).map_err(told)?;
+        prepare::made(&parent, &name).map_err(told)?;
         let made = || {
             let own = openat(&parent, &name)?;
             rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive)?;
@@ -69,7 +69,7 @@ impl Scratch {
             if rustix::fs::fstat(&own)?.st_nlink == 0 {
                 return Err(Errno::NOENT);
             }
-            rustix::fs::mkdirat(&own, TMP_INNER, Mode::RWXU)?;
+            prepare::made(&own, TMP_INNER.as_bytes())?;
             // Past the mask of the caller.
             rustix::fs::chmodat(&own, TMP_INNER, Mode::from_raw_mode(0o1777), AtFlags::empty())?;
             Ok(own)

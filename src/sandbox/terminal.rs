@@ -26,6 +26,13 @@ const RESET: &[u8] = b"\x1b[?2026l\x1b[<u\x1b7\x1b[?1049l\x1b[<u\x1b[>4m\
     \x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1004l\x1b[?2004l\
     \x1b7\x1b[r\x1b8\x1b(B\x0f\x1b[?1l\x1b>\x1b[?7h\x1b[4l\x1b[?25h\x1b[m";
 
+/// The flags that can be changed while a file is open (`F_SETFL` in fcntl(2)).
+const SETTABLE: OFlags = OFlags::APPEND
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOATIME)
+    .union(OFlags::DIRECT)
+    .union(OFlags::from_bits_retain(libc::O_ASYNC.cast_unsigned()));
+
 /// The terminal as it is put back after a fault of the launcher's own, which has nothing else in hand.
 static LAST: Mutex<Option<Terminal>> = Mutex::new(None);
 
@@ -35,7 +42,8 @@ struct Stream {
     /// The modes, when it is a terminal.
     modes: Option<Termios>,
     /// The flags of the open file, which the caller shares; a program that switches to non-blocking
-    /// reading and dies leaves its caller's reads failing.
+    /// reading and dies leaves its caller's reads failing, and one that stops appending has the
+    /// caller's next line written over others.
     flags: Option<OFlags>,
 }
 
@@ -164,7 +172,7 @@ impl Stream {
     /// Returns whether the modes were changed.
     fn put_back(&self, fd: impl AsFd, elsewhere: bool) -> bool {
         if let (Some(before), Ok(now)) = (self.flags, fcntl_getfl(&fd))
-            && before.contains(OFlags::NONBLOCK) != now.contains(OFlags::NONBLOCK)
+            && before.intersection(SETTABLE) != now.intersection(SETTABLE)
         {
             let _kept = fcntl_setfl(&fd, before);
         }

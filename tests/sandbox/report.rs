@@ -275,6 +275,95 @@ fn links_out_of_the_workspace_are_told() {
 }
 
 #[test]
+fn a_repository_in_pieces_is_told_as_one() {
+    for_both(|world| {
+        world.spec(OPEN);
+        repository(world);
+        let evil = |at: &str, name: &str| {
+            format!("printf '[core]\\nfsmonitor=\"touch $HOME/ran-{name};false\"\\n' > {at}; ")
+        };
+        let head = |at: &str| format!("mkdir -p {at}; echo 'ref: refs/heads/m' > {at}/HEAD; ");
+        let whole = |at: &str| head(at) + &format!("mkdir -p {at}/objects {at}/refs; ");
+        let text = told(
+            world,
+            &[
+                // Its configuration lies in a directory that has no `HEAD`.
+                head("apart/.git") + "echo ../../y > apart/.git/commondir; mkdir -p y/objects y/refs; ",
+                evil("y/config", "apart"),
+                head("w/worktrees/i") + "mkdir -p w/objects w/refs linked; echo ../.. > w/worktrees/i/commondir; ",
+                "echo $PWD/linked/.git > w/worktrees/i/gitdir; ".into(),
+                String::from("echo 'gitdir: ../w/worktrees/i' > linked/.git; ") + &evil("w/config", "linked"),
+                // Its parts are links.
+                head("parts/.git") + "mkdir -p t/o t/r; ln -s ../../t/o parts/.git/objects; ",
+                String::from("ln -s ../../t/r parts/.git/refs; ") + &evil("parts/.git/config", "parts"),
+                whole("link/.git") + &evil("words", "link") + "ln -s ../../words link/.git/config; ",
+                whole("hooks/.git") + "mkdir tools; ln -s ../../tools hooks/.git/hooks; ",
+                "printf '#!/bin/sh\ntouch $HOME/ran-hooks' > tools/pre-commit; chmod +x tools/pre-commit; ".into(),
+                // It lies where git keeps nothing that it runs.
+                whole(".git/objects/deep") + &evil(".git/objects/deep/config", "deep"),
+                "mkdir deep; echo 'gitdir: ../.git/objects/deep' > deep/.git".into(),
+            ]
+            .concat(),
+        );
+        let names = ["apart", "linked", "parts", "link", "hooks", "deep"];
+        for name in names {
+            let git = format!("cd {name} && {GIT} commit -q --allow-empty -m x; {GIT} status");
+            let run = world.plainly(&git);
+            assert!(world.root.join("home/ran-".to_owned() + name).exists(), "{name}: {run:?}");
+        }
+        has_line(&text, "apart/.git/commondir", "git takes hooks and configuration from there");
+        for config in ["y/config", "w/config", "parts/.git/config"] {
+            has_line(&text, config, "git runs or reads what it names: `core.fsmonitor`");
+        }
+        has_line(&text, "link/.git/config", "git");
+        has_line(&text, "hooks/.git/hooks", "git takes hooks or configuration from where it leads");
+        let deep = world.workspace.join(".git/objects/deep");
+        has_line(&text, "deep/.git", &format!("git takes the repository `{}`", deep.display()));
+        assert_eq!(text.lines().count(), 8, "{text}");
+    });
+}
+
+#[test]
+fn links_to_what_is_read_only_inside_are_told() {
+    for_both(|world| {
+        repository(world);
+        world.file("home/project/.envrc", "");
+        world.file("home/project/.env", "SECRET");
+        world.dir("home/project/sub");
+        world.dir("home/kept");
+        world.link("home/project/old", "../kept");
+        world.link("home/project/git", ".git");
+        world.link("home/project/here", "sub");
+        world.spec(r#"{"denyRead":["./.env"]}"#);
+        let text = told(
+            world,
+            &format!(
+                "echo x > file; git add file; \
+                 printf '[core]\nrepositoryformatversion=0\nfsmonitor=\"touch $HOME/ran;false\"' | {GIT} commit -q -F -; \
+                 ln -sf config .git/COMMIT_EDITMSG; ln -s hooks/pre-commit .git/MERGE_MSG; \
+                 ln -s ../.envrc sub/a; ln -s ../git/config sub/b; ln -s ../old/.bashrc sub/c; \
+                 ln -s .env d; ln -s here/a e; ln -s sub/none f; ln -s $PWD/here g"
+            ),
+        );
+        let config = world.workspace.join(".git/config");
+        let at =
+            |path: &std::path::Path| format!("a link to what was read-only, `{}`", path.display());
+        has_line(&text, ".git/COMMIT_EDITMSG", &at(&config));
+        has_line(&text, ".git/MERGE_MSG", &at(&world.workspace.join(".git/hooks/pre-commit")));
+        has_line(&text, "sub/a", &at(&world.workspace.join(".envrc")));
+        has_line(&text, "sub/b", &at(&config));
+        let kept = world.root.join("home/kept/.bashrc");
+        has_line(&text, "sub/c", &format!("a link out of it, to `{}`", kept.display()));
+        has_line(&text, "d", &at(&world.workspace.join(".env")));
+        has_line(&text, "e", &at(&world.workspace.join(".envrc")));
+        assert_eq!(text.lines().count(), 8, "{text}");
+        // What the first one is good for.
+        world.plainly(&format!("{GIT} commit -q --amend --no-edit --allow-empty; git status"));
+        assert!(world.root.join("home/ran").exists(), "{}", fs::read_to_string(config).unwrap());
+    });
+}
+
+#[test]
 fn an_old_link_to_a_file_that_is_new_is_told() {
     for_both(|world| {
         world.spec(OPEN);

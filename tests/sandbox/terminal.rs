@@ -327,6 +327,42 @@ fn nothing_is_written_after_a_run_that_left_the_screen_itself() {
 }
 
 #[test]
+fn the_inside_cannot_keep_the_terminal_for_itself() {
+    for_both(|world| {
+        let mut screen = Screen::shell(world);
+        // TIOCEXCL and TIOCSETD (to the same discipline), and what takes the first one back.
+        let asks = |ioctl: &str, words: &str| {
+            format!(
+                "perl -e 'print ioctl(STDIN, {ioctl}) ? q(do).q(ne) : q(\"Err\") . ($!+0), qq(\\n)' {words}"
+            )
+        };
+        let exclusive = asks("0x540c, 0", "");
+        let discipline = asks("0x5423, my $x = pack(q(i), 0)", "");
+        for ask in [&exclusive, &discipline] {
+            let told = screen.runs(&format!("j {ask}"));
+            has(&told, &["Err\"1"]);
+            assert!(!told.contains("done"), "{told}");
+        }
+        let opens = "(: < $(tty)) 2>&1 && echo op''ens";
+        has(&screen.runs(opens), &["opens"]);
+        for ask in [&exclusive, &discipline, &asks("0x540d, 0", "")] {
+            has(&screen.runs(ask), &["done"]);
+        }
+        // Flags of the open file, which all have in common: `O_ASYNC`.
+        let flags = |change: &str| {
+            format!(
+                "perl -MFcntl -e '$f = fcntl(STDIN, F_GETFL, 0); {change}; print q(as).q(ync=), 0 + !!(fcntl(STDIN, F_GETFL, 0) & 0x2000), qq(\\n)'"
+            )
+        };
+        let set = "fcntl(STDIN, F_SETFL, $f | 0x2000)";
+        has(&screen.runs(&format!("j {}", flags(set))), &["async=1"]);
+        has(&screen.runs(&flags("0")), &["async=0"]);
+        has(&screen.runs(&flags(set)), &["async=1"]);
+        has(&screen.runs(&flags("0")), &["async=1"]);
+    });
+}
+
+#[test]
 fn the_next_command_may_read_the_terminal() {
     for_both(|world| {
         // Without job control in between nobody but the launcher gives the terminal back.

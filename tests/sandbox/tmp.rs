@@ -118,3 +118,23 @@ fn a_place_on_disk_that_the_inside_or_others_could_steer_is_refused() {
         assert!(left(world).is_empty(), "explain makes nothing");
     });
 }
+
+#[test]
+fn a_mask_that_takes_everything_takes_nothing_from_what_the_launcher_makes() {
+    for_both(|world| {
+        world.spec(r#"{"writablePaths":["~/new/deep"],"tmp":"host-subdir"}"#);
+        let run = |script: &str| {
+            let mut command = world.command("sh");
+            command.args(["-c", "umask 0777; exec \"$@\"", "sh"]).arg(world.launcher());
+            command.arg("run").arg("--spec").arg(world.spec_file());
+            command.args(["--", "sh", "-c", script]).output().unwrap()
+        };
+        let said =
+            run("umask; umask 077; echo x > ~/new/deep/file && echo x > /tmp/file && echo made");
+        assert_eq!(ok(&said), "0777\nmade\n", "the program has the caller's");
+        for directory in ["new", "new/deep", ".local/state/kli"] {
+            let mode = fs::metadata(world.home.join(directory)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o700, "{directory}");
+        }
+    });
+}

@@ -105,6 +105,8 @@ const NEVER: [&str; 6] = ["/dev", "/etc", "/proc", "/run", "/sys", "/tmp"];
 pub(super) struct Looker<'a> {
     uid: u32,
     table: &'a Table,
+    /// Whether the table knows layers of an overlay.
+    layered: bool,
     /// Physical.
     homes: &'a [PathBuf],
     /// Directories that are known to be reached without any symbolic link.
@@ -135,6 +137,7 @@ impl<'a> Looker<'a> {
         Self {
             uid,
             table,
+            layered: table.entries().iter().any(|entry| !entry.layers.is_empty()),
             homes,
             plain: BTreeSet::new(),
             absent: BTreeMap::new(),
@@ -166,6 +169,40 @@ impl<'a> Looker<'a> {
             places.push(self.place(end, missing, Role::End));
         }
         Denied { key, wish: wish.to_owned(), spelled, found, places }
+    }
+
+    /// Looks at one path, and at the same files in the layers of overlays and in overlays around them.
+    pub(super) fn look_around(
+        &mut self,
+        key: &'static str,
+        wish: &str,
+        spelled: PathBuf,
+    ) -> Vec<Denied> {
+        let mut all = vec![self.look(key, wish, spelled)];
+        if !self.layered {
+            return all;
+        }
+        let mut known = BTreeSet::new();
+        let mut next = 0;
+        while let Some(denied) = all.get(next) {
+            next += 1;
+            let others: Vec<PathBuf> = denied
+                .places
+                .iter()
+                .filter(|place| known.insert(place.path.clone()))
+                .flat_map(|place| self.table.layered(&place.path))
+                .collect();
+            for other in others.into_iter().filter(|other| !known.contains(other)) {
+                let mut same = self.look(key, wish, other);
+                for place in &mut same.places {
+                    if place.role == Role::End {
+                        place.role = Role::Alias;
+                    }
+                }
+                all.push(same);
+            }
+        }
+        all
     }
 
     fn place(&mut self, path: PathBuf, missing: usize, role: Role) -> Place {

@@ -33,7 +33,8 @@ fn every_field_is_read() {
             device: (8, 2),
             root: "/@home".into(),
             point: "/home".into(),
-            kind: "btrfs".into()
+            kind: "btrfs".into(),
+            layers: Vec::new(),
         }
     );
     assert_eq!(table.entries()[5].point, Path::new("/mnt/with space\\"));
@@ -73,6 +74,39 @@ fn the_same_files_are_found_under_their_other_names() {
     assert_eq!(table.aliases(Path::new("/persist/me")), paths(&["/home/me/.ssh"]));
     assert_eq!(table.aliases(Path::new("/home/me/.ssh/id")), paths(&["/persist/me/.ssh/id"]));
     assert_eq!(table.aliases(Path::new("/home/me/.ssh")), paths(&["/persist/me/.ssh"]));
+}
+
+#[test]
+fn the_layers_of_an_overlay_are_names_too() {
+    let table = |line: &str| {
+        let text = format!("1 0 8:1 / / rw - ext4 x rw\n2 1 0:9 {line}\n");
+        Table::parse(text.as_bytes()).unwrap()
+    };
+    let layered = |line: &str, path: &str| table(line).layered(Path::new(path));
+    let line =
+        r"/ /m rw - overlay o ro,lowerdir=/low:/a\134:b:relative,upperdir=/up\040x,workdir=/w";
+    assert_eq!(layered(line, "/m/k"), paths(&["/a:b/k", "/low/k", "/up x/k"]));
+    assert_eq!(layered(line, "/m"), paths(&["/a:b", "/low", "/up x"]));
+    for layer in ["/low", "/a:b", "/up x"] {
+        assert_eq!(layered(line, &format!("{layer}/d/k")), paths(&["/m/d/k"]));
+    }
+    for (path, others) in [("/up x", &["/m"][..]), ("/lower/k", &[]), ("/w/k", &[]), ("/k", &[])] {
+        assert_eq!(layered(line, path), paths(others), "{path}");
+    }
+    let line = "/ /m rw - overlay o ro,lowerdir+=/data/low,datadir+=/data/more";
+    assert_eq!(layered(line, "/m/k"), paths(&["/data/low/k", "/data/more/k"]));
+    assert_eq!(layered(line, "/data"), paths(&["/m"]), "a part of it is shown there");
+    // A part of the overlay alone is shown.
+    let line = "/d /m rw - overlay o ro,lowerdir=/low";
+    assert_eq!(layered(line, "/m/k"), paths(&["/low/d/k"]));
+    assert_eq!(layered(line, "/low/d/k"), paths(&["/m/k"]));
+    assert_eq!(layered(line, "/low"), paths(&["/m"]));
+    assert_eq!(layered(line, "/low/k"), paths(&[]));
+    assert_eq!(layered("/ /m rw - ext4 o rw,lowerdir=/low", "/low/k"), paths(&[]));
+    let line = "/ /m rw - overlay o ro,lowerdir=/low:/gone";
+    let mut kept = table(line);
+    kept.keep_layers(|path| path == Path::new("/low"));
+    assert_eq!(kept.layered(Path::new("/m/k")), paths(&["/low/k"]));
 }
 
 #[test]
@@ -133,6 +167,7 @@ proptest! {
                 table.at(Path::new(path));
                 table.below(Path::new(path));
                 table.aliases(Path::new(path));
+                table.layered(Path::new(path));
             }
         }
     }

@@ -30,6 +30,7 @@ fn without_time_it_says_where_it_stopped() {
             start: (0, 0),
             uid: 1,
             kept: &[],
+            closed: &[],
             deadline,
             findings: Vec::new(),
             packages: Vec::new(),

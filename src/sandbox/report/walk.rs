@@ -22,6 +22,12 @@ use super::{Finding, Root};
 pub(super) const PACKAGES: [&str; 4] =
     ["node_modules", "site-packages", "dist-packages", "bower_components"];
 
+/// Directories of a git directory that are not looked into: git runs nothing of them, and they are large.
+const SKIPPED: [&str; 2] = ["objects", "lfs"];
+
+/// What git takes hooks and configuration from, in a git directory.
+const TAKEN: [&str; 6] = ["commondir", "config", "config.worktree", "gitdir", "hooks", "info"];
+
 /// How far a directory behind a link is looked into.
 const MAX_BEHIND: usize = 3;
 
@@ -34,6 +40,8 @@ pub(super) struct Walk<'a> {
     pub(super) uid: u32,
     /// What is compared otherwise, absolute; with all that is below.
     pub(super) kept: &'a [PathBuf],
+    /// What was read-only or hidden in what was writable, absolute; with all that is below.
+    pub(super) closed: &'a [PathBuf],
     pub(super) deadline: Instant,
     /// What was found.
     pub(super) findings: Vec<Finding>,
@@ -207,13 +215,11 @@ impl Walk<'_> {
                 return;
             }
         };
-        let is = |name: &str, kind: FileType| {
-            entries.iter().any(|entry| entry.name == name && entry.kind == kind)
-        };
-        let head = is("HEAD", FileType::RegularFile) || is("HEAD", FileType::Symlink);
-        let whole = is("objects", FileType::Directory) && is("refs", FileType::Directory);
-        let linked = is("gitdir", FileType::RegularFile);
-        let git = head && (whole || linked);
+        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+        // Git asks for less than it makes: any of them may be a link or lie elsewhere, where `commondir`
+        // says, and that place needs no `HEAD`.
+        let whole = has("objects") && has("refs");
+        let git = whole || has("HEAD") && (has("commondir") || has("gitdir"));
         if git && item.behind.is_none() {
             self.git_directory(item, &at);
         }
@@ -228,7 +234,7 @@ impl Walk<'_> {
             match entry.kind {
                 FileType::Directory => {
                     if item.behind.is_some_and(|levels| levels >= MAX_BEHIND)
-                        || git && (name == "objects" || name == "lfs")
+                        || whole && SKIPPED.iter().any(|it| name == *it)
                     {
                         continue;
                     }
@@ -251,7 +257,7 @@ impl Walk<'_> {
                 }
                 // Nor is a second link followed.
                 FileType::Symlink if item.behind.is_some() => {}
-                FileType::Symlink => self.link(item, &at, name, moved, queue),
+                FileType::Symlink => self.link(item, &at, name, (git, moved), queue),
                 kind => self.file(item, &at, name, kind, moved),
             }
         }
@@ -296,8 +302,11 @@ impl Walk<'_> {
         let text = handle::text(at, Path::new(name), MAX_CONFIG).unwrap_or_default();
         let target = text.strip_prefix(b"gitdir: ").map(<[u8]>::trim_ascii_end).unwrap_or_default();
         let target = path.parent().unwrap_or(&path).join(read::path(target));
-        if !self.is_inside(&repository::plain(&target)) {
-            self.find(item, name, format!("git takes the repository `{}`", super::named(&target)));
+        let plain = repository::plain(&target);
+        // What lies there is looked at where it lies.
+        let skipped = plain.iter().any(|part| SKIPPED.iter().any(|it| part == *it));
+        if skipped || !self.is_inside(&plain) {
+            self.find(item, name, format!("git takes the repository `{}`", super::named(&plain)));
         }
     }
 
@@ -311,7 +320,7 @@ impl Walk<'_> {
         item: &Item,
         at: &OwnedFd,
         name: &OsStr,
-        moved: bool,
+        (git, moved): (bool, bool),
         queue: &mut VecDeque<Item>,
     ) {
         let path = self.absolute(item, name);
@@ -320,6 +329,9 @@ impl Walk<'_> {
         let meaning = match self.rules.file(&item.states, name) {
             _ if hook => Some(Match::Whole("git runs it")),
             None if name == ".git" => Some(Match::Whole("git takes the repository it leads to")),
+            None if git && TAKEN.iter().any(|it| name == *it) => {
+                Some(Match::Whole("git takes hooks or configuration from where it leads to"))
+            }
             meaning => meaning,
         };
         if self.newer(at, name, moved).is_some() {
@@ -334,11 +346,7 @@ impl Walk<'_> {
                 return;
             };
             let target = path.parent().unwrap_or(&path).join(read::path(target.as_bytes()));
-            let target = repository::plain(&target);
-            if !self.is_inside(&target) && !self.is_of_the_system(&target) {
-                let words = format!("a link out of it, to `{}`", super::named(&target));
-                self.find(item, name, words);
-            }
+            self.leads(item, name, &target);
             return;
         }
         // It was there before; what it leads to may be new.
@@ -352,7 +360,7 @@ impl Walk<'_> {
                 path: below,
                 states: self.rules.enter(&item.states, name, &path),
                 moved: false,
-                kind: item.kind,
+                kind: if git && name == "hooks" { Kind::Hooks } else { item.kind },
                 packages: item.packages.clone(),
                 behind: Some(0),
             }),
@@ -360,6 +368,29 @@ impl Walk<'_> {
                 self.find(item, name, words);
             }
             _ => {}
+        }
+    }
+
+    /// Tells of a link to what the inside could not write itself: the host's programs write through it,
+    /// git for one into `.git/COMMIT_EDITMSG`. `target` is its text from the directory that it lies in.
+    fn leads(&mut self, item: &Item, name: &OsStr, target: &Path) {
+        let by_words = repository::plain(target);
+        // By links that were there before it may lead elsewhere than its words say. What is absent has at
+        // least a directory.
+        let in_truth = || read::physical(target).or_else(|| read::physical_name(target));
+        let trouble = |place: &Path| {
+            if !self.is_inside(place) {
+                return (!self.is_of_the_system(place)).then_some("a link out of it, to");
+            }
+            let closed = self.is_kept(place) || self.closed.iter().any(|it| place.starts_with(it));
+            closed.then_some("a link to what was read-only,")
+        };
+        let found = match trouble(&by_words) {
+            None => in_truth().and_then(|place| Some((trouble(&place)?, place))),
+            Some(words) => Some((words, by_words)),
+        };
+        if let Some((words, place)) = found {
+            self.find(item, name, format!("{words} `{}`", super::named(&place)));
         }
     }
 

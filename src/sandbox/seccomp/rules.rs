@@ -125,14 +125,30 @@ pub(super) const SETUID_OR_SETGID: u32 = 0o6000;
 /// `KDSKBSENT`, `KDSKBDIACR`, `KDSKBDIACRUC`, `KDSETKEYCODE` (`asm-generic/ioctls.h`, `linux/kd.h`).
 pub(super) const INJECTIONS: [u32; 7] = [0x5412, 0x541c, 0x4b47, 0x4b49, 0x4b4b, 0x4bfb, 0x4b4d];
 
+/// What would still bind the caller's terminal when the inside has ended, and is no mode that anybody puts
+/// back: `TIOCEXCL`, `TIOCSETD`; of a console `KDSETMODE`, `KDSKBMODE`, `KDSKBMUTE`, `VT_ACTIVATE`,
+/// `VT_SETMODE` (`linux/vt.h`).
+pub(super) const LASTING: [u32; 7] = [0x540c, 0x5423, 0x4b3a, 0x4b45, 0x4b51, 0x5606, 0x5602];
+
 const fn control(command: u32) -> [Condition; 1] {
     [is(1, command)]
 }
 
-const INJECTION: [[Condition; 1]; 7] = {
-    let [a, b, c, d, e, f, g] = INJECTIONS;
-    [control(a), control(b), control(c), control(d), control(e), control(f), control(g)]
-};
+const fn controls(commands: [u32; 7]) -> [[Condition; 1]; 7] {
+    let [one, two, three, four, five, six, seven] = commands;
+    [
+        control(one),
+        control(two),
+        control(three),
+        control(four),
+        control(five),
+        control(six),
+        control(seven),
+    ]
+}
+
+const INJECTION: [[Condition; 1]; 7] = controls(INJECTIONS);
+const LAST: [[Condition; 1]; 7] = controls(LASTING);
 
 const fn family(when: &'static [Condition], opens_unix: bool) -> Case {
     Case { when, answer: Answer::Allow, opens_unix }
@@ -149,7 +165,8 @@ pub(super) const ROUTE: u32 = 0;
 pub(super) const GROUPS: [Group; 10] = [
     Group {
         name: "terminal",
-        what: "typing into the terminal (TIOCSTI, TIOCLINUX) and changing a console's keys",
+        what: "typing into the terminal (TIOCSTI, TIOCLINUX), changing a console's keys, and what \
+               would bind the terminal for longer than the run (TIOCEXCL, TIOCSETD)",
         with_namespaces: false,
         rules: &[when(
             "ioctl",
@@ -161,6 +178,13 @@ pub(super) const GROUPS: [Group; 10] = [
                 forbidden(&INJECTION[4]),
                 forbidden(&INJECTION[5]),
                 forbidden(&INJECTION[6]),
+                forbidden(&LAST[0]),
+                forbidden(&LAST[1]),
+                forbidden(&LAST[2]),
+                forbidden(&LAST[3]),
+                forbidden(&LAST[4]),
+                forbidden(&LAST[5]),
+                forbidden(&LAST[6]),
             ],
         )],
     },

@@ -320,6 +320,7 @@ fn constants_are_those_of_the_c_library() {
     assert_eq!(rules::SETUID, libc::S_ISUID);
     assert_eq!(rules::SETUID_OR_SETGID, libc::S_ISUID | libc::S_ISGID);
     assert_eq!(u64::from(rules::INJECTIONS[0]), libc::TIOCSTI);
+    assert_eq!(u64::from(rules::LASTING[0]), libc::TIOCEXCL);
     for (ours, theirs) in [
         (rules::UNIX, libc::AF_UNIX),
         (rules::INET, libc::AF_INET),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::jail::{World, err, for_both, has, ok, out, refused};
+use crate::jail::{Who, World, err, for_both, has, ok, out, refused};
 
 fn explain(world: &World, format: &str) -> String {
     let mut command = world.command(world.launcher());
@@ -42,6 +42,45 @@ fn the_same_files_on_another_mount_point_are_hidden_and_named() {
                 &format!("absent           {path}/.absent"),
             ],
         );
+    });
+}
+
+#[test]
+fn the_same_files_in_an_overlay_and_in_its_layers_are_hidden() {
+    for_both(|world| {
+        world.file("low/key", "SECRET-A");
+        world.file("low/plain", "plain");
+        world.file("up/late", "SECRET-B");
+        for directory in ["work", "merged", "again"] {
+            world.dir(directory);
+        }
+        let low = world.root.join("low");
+        let merged = world.root.join("merged");
+        let start = |denied: &std::path::Path, start: &str| {
+            world.spec(&format!(
+                r#"{{"denyRead":["{0}/key","{0}/late","{0}/none"]}}"#,
+                denied.display()
+            ));
+            let options = if world.who == Who::Root { "" } else { "userxattr," };
+            let mount = format!(
+                "cd \"$W\" && mount -t overlay -o {options}lowerdir=$W/low,upperdir=$W/up,workdir=$W/work o merged \
+                 && mount --bind merged again && cd home/project && {start}"
+            );
+            world.in_namespace(&mount)
+        };
+        let look = "sh -c 'cat ../../*/key ../../*/late ../../merged/plain; true'";
+        let control = ok(&start(&low, look));
+        assert_eq!(control.matches("SECRET").count(), 6, "{control}");
+        let jailed = format!("\"$L\" run --spec \"$SPEC\" -- {look}");
+        for denied in [&merged, &low, &world.root.join("again")] {
+            let inside = start(denied, &jailed);
+            let hidden = if *denied == low { "SECRET-A" } else { "SECRET" };
+            let said = ok(&inside);
+            assert!(!said.contains(hidden) && said.contains("plain"), "{denied:?}: {inside:?}");
+        }
+        let told = ok(&start(&merged, "\"$L\" explain \"$SPEC\""));
+        let path = low.display();
+        has(&told, &[&format!("{path}/key  -- denied: {}/key, whose files", merged.display())]);
     });
 }
 

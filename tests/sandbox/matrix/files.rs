@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::jail::{World, ok, out, wait_for};
+use crate::jail::{Who, World, ok, out, wait_for};
 
 use super::{Row, code, row};
 
@@ -179,6 +179,15 @@ fn hidden() -> Vec<Row> {
             let look = "cat \"$W/data/second/.netrc\" \"$W/data/second/.aws/credentials\"";
             assert!(ok(&world.in_namespace(&format!("{bind}{look}"))).contains("SECRET-NETRC"));
             let script = format!("{bind}cd \"$W/home/project\" && \"$L\" run --spec \"$SPEC\" -- sh -c '{look}; echo end'");
+            out(&world.in_namespace(&script))
+        })
+        .refused("end"),
+        code(2, "read in a layer of an overlay", |world| {
+            let options = if world.who == Who::Root { "" } else { "userxattr," };
+            let mount = format!("cd \"$W/data\" && mkdir -p up work merged && mount -t overlay -o {options}lowerdir=$W/home,upperdir=$W/data/up,workdir=$W/data/work o merged && ");
+            let look = "cat \"$W/data/merged/.netrc\" \"$W/data/merged/.aws/credentials\"";
+            assert!(ok(&world.in_namespace(&format!("{mount}{look}"))).contains("SECRET-NETRC"));
+            let script = format!("{mount}cd \"$W/home/project\" && \"$L\" run --spec \"$SPEC\" -- sh -c '{look}; echo end'");
             out(&world.in_namespace(&script))
         })
         .refused("end"),

@@ -36,6 +36,21 @@ fn surface() -> Vec<Row> {
             told.concat()
         })
         .refused("Operation not permitted"),
+        code(7, "keep the caller's terminal for itself", |world| {
+            // TIOCEXCL, and TIOCSETD to the discipline that is there.
+            let asks = |start: &str| {
+                let ask = format!(
+                    r#"{start} perl -e "for my \$it (0x540c, 0x5423) {{ print ioctl(STDIN, \$it, my \$x = pack(q(i), 0)) ? qq(done\n) : qq(\$!\n) }}""#
+                );
+                ok(&world.command("script").args(["-qec", &ask, "/dev/null"]).output().unwrap())
+            };
+            assert_eq!(asks("").matches("done").count(), 2);
+            let (launcher, spec) = (world.launcher(), world.spec_file());
+            let told = asks(&format!("'{}' run --spec '{}' --", launcher.display(), spec.display()));
+            assert!(!told.contains("done") && told.lines().count() == 2, "{told}");
+            told
+        })
+        .refused("Operation not permitted"),
         row(7, "make a user namespace", "unshare -U true")
             .refused("unshare failed")
             .control("unshare -U true && echo made", "made"),

@@ -106,6 +106,12 @@ fn told() -> Vec<Row> {
         start(13, "leave a hook in a nested repository untold", "\"$L\" run --spec \"$SPEC\" -- sh -c 'git init -q sub; mkdir -p sub/.git/hooks; echo x > sub/.git/hooks/pre-commit'")
             .refused("sub/.git/hooks/pre-commit")
             .control("ls sub/.git/hooks/pre-commit", "pre-commit"),
+        start(13, "leave a repository in pieces untold", "\"$L\" run --spec \"$SPEC\" -- sh -c 'mkdir -p sub/.git parts/objects parts/refs; echo ref: refs/heads/m > sub/.git/HEAD; echo ../../parts > sub/.git/commondir; printf \"[core]\\nfsmonitor=evil\\n\" > parts/config'")
+            .refused("parts/config")
+            .control("git -C sub config core.fsmonitor", "evil"),
+        start(13, "leave a link to the configuration untold", "\"$L\" run --spec \"$SPEC\" -- ln -sf config .git/COMMIT_EDITMSG")
+            .refused(".git/COMMIT_EDITMSG")
+            .control("cp .git/config saved; git commit -qm broken --allow-empty; cat .git/config; cp saved .git/config; rm saved .git/COMMIT_EDITMSG", "broken"),
     ]
 }
 
