@@ -20,6 +20,11 @@ pub struct Earlier {
 }
 
 impl Earlier {
+    /// Whether nothing was said.
+    pub(super) const fn is_nothing(&self) -> bool {
+        self.skipped == 0 && self.recent.is_empty()
+    }
+
     /// Returns what the interface needs of a conversation, each text as `clean` leaves it.
     pub fn of(history: &[Message], clean: impl Fn(&mut Message)) -> Self {
         let clean = |message: &Message| {

@@ -16,7 +16,7 @@ use std::{collections::VecDeque, time::Duration};
 use crate::{
     agent::Op,
     display::Keymap,
-    message::{Message, Money, Role, Usage},
+    message::{Money, Usage},
 };
 
 use super::{
@@ -293,7 +293,7 @@ impl State {
         self.facts = facts;
         self.spent = Spent::default();
         self.before = Spent::default();
-        self.context = history.is_empty().then_some(0);
+        self.context = earlier.is_nothing().then_some(0);
         self.asked = 0;
         self.said_commands.clear();
         self.asking = None;

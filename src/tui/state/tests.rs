@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agent::{Compacted, Denied, Event, Fault, FaultKind, Outcome, Summary, compact::Reason},
-    message::Arguments,
+    message::{Arguments, Message, Role},
 };
 
 use super::*;

@@ -9,6 +9,7 @@ use crate::{
     agent::{Event, Op, Outcome, Summary},
     message::{Arguments, ToolCall, Usage},
     tui::{
+        earlier::Earlier,
         found::Found,
         picker::{Choices, Then},
         view::region,
@@ -184,7 +185,7 @@ fn a_conversation_that_is_gone_on_with_reads_as_it_did() {
     ];
     let mut it = state(30);
     let facts = it.facts.clone();
-    it.begin(facts, &history, &["a notice".to_owned()]);
+    it.begin(facts, Earlier::of(&history, |_| {}), &["a notice".to_owned()]);
     assert_eq!(
         rows(&mut it),
         [
