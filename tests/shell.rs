@@ -463,6 +463,46 @@ fn a_refusal_by_the_sandbox_names_the_rule_and_the_option() {
 }
 
 #[test]
+fn a_refusal_by_a_protection_names_what_lifts_it() {
+    for_both(|world| {
+        jail::ok(&world.plainly("git init -q . && mkdir -p .git/hooks && echo own > .envrc"));
+        let config = fs::read_to_string(world.workspace.join(".git/config")).unwrap();
+        let kli = recorded(world, &[]);
+        let bash = |line: &str| ("bash", json!({ "command": line }));
+        let edits = json!([{ "old": "bare = false", "new": "bare = true" }]);
+        let hook = json!({ "path": ".git/hooks/pre-commit", "content": "x" });
+        let calls = [
+            (bash("git config core.fsmonitor x"), "the option `sandbox.git`"),
+            (bash("git remote add evil ext::sh"), "the option `sandbox.git`"),
+            (bash("mv .git other"), "`sandbox.protect` and `sandbox.git`"),
+            (bash("rm .envrc"), "`sandbox.protect` and `sandbox.git`"),
+            (bash("echo x > .envrc"), "`sandbox.protect`"),
+            (("read", json!({ "path": ".git/config" })), "[core]"),
+            (("edit", json!({ "path": ".git/config", "edits": edits })), "`git` opens"),
+            (("write", hook), "`git` opens"),
+            (bash("touch inside && echo made"), "made\n[exit status 0]"),
+        ];
+        let mut lines: Vec<Value> = calls
+            .iter()
+            .map(|((name, arguments), _)| json!({"calls": [{ "name": name, "arguments": arguments }]}))
+            .collect();
+        lines.push(json!({ "text": "done" }));
+        for (line, (_, wanted)) in lines.iter_mut().skip(1).zip(&calls) {
+            line["expect"] = json!({ "lastResultContains": wanted });
+        }
+        let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+        world.file("recording.jsonl", &lines.join("\n"));
+        let words = [kli.to_str().unwrap(), "-p", "go", "--model", "replay/x"];
+        assert_eq!(jail::ok(&world.run_with(&[], &words).output().unwrap()), "done\n");
+        let now = fs::read_to_string(world.workspace.join(".git/config")).unwrap();
+        assert_eq!(now, config);
+        assert_eq!(fs::read_to_string(world.workspace.join(".envrc")).unwrap(), "own\n");
+        assert!(!world.workspace.join(".git/hooks/pre-commit").exists());
+        assert!(world.workspace.join("inside").exists(), "control");
+    });
+}
+
+#[test]
 fn a_full_disk_costs_the_file_and_not_the_result() {
     let world = World::new(Who::User);
     let line = "for i in {1..200000}; do echo \"row $i\"; done";

@@ -109,7 +109,7 @@ impl Target {
             match error.errno() {
                 // A mask is nobody's to write: which of the two comes first is the kernel's choice.
                 Some(libc::EROFS | libc::EACCES) if self.is_masked() => text.push_str(MASKED),
-                Some(libc::EROFS) => text.push_str(READ_ONLY),
+                Some(libc::EROFS | libc::EBUSY) => text.push_str(READ_ONLY),
                 _ => {}
             }
         }
@@ -134,8 +134,10 @@ impl Target {
     }
 }
 
-const READ_ONLY: &str =
-    "\nsandbox: this place is read-only inside; naming it in `writablePaths` would change that";
+/// Which of the rules it is cannot be seen from inside either.
+const READ_ONLY: &str = "\nsandbox: this place is read-only inside; `git` opens git's hooks and config, \
+     `protect` lists what else is kept in the workspace, and elsewhere naming it in `writablePaths` \
+     would change that";
 /// What a mask lies on cannot be seen from inside, so both reasons are named.
 const MASKED: &str = "\nsandbox: this path is hidden inside: `denyRead` hides it (taking it out of \
      that list would change that), or it is a socket or named pipe of the host, or a directory of \

@@ -15,16 +15,12 @@ fn always(_: &Value) -> bool {
     true
 }
 
-fn hides(jail: &Value) -> bool {
-    jail.get("hiddenPaths").and_then(Value::as_u64).is_some_and(|hidden| hidden > 0)
-}
-
 fn has_no_network(jail: &Value) -> bool {
     jail.get("network") == Some(&Value::Bool(false))
 }
 
 /// The first that fits counts: what is more particular stands before what is more general.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     Rule {
         holds: always,
         signs: &["/nix/var/nix/daemon-socket"],
@@ -54,19 +50,29 @@ const RULES: [Rule; 8] = [
         line: "[sandbox: no further namespace is made inside; the option \
                `sandbox.allowUserNamespaces` allows it]",
     },
+    // Git replaces its configuration, and a name that something is mounted on is busy.
+    Rule {
+        holds: always,
+        signs: &["could not write config file"],
+        line: "[sandbox: git's hooks and config in the repository are read-only for the whole run; \
+               the option `sandbox.git` opens them]",
+    },
     Rule {
         holds: always,
         signs: &["Read-only file system", "EROFS"],
         line: "[sandbox: outside the workspace and `writablePaths` everything is read-only for the \
-               whole run, and so are hidden paths and git's hooks and config inside; the option \
-               `sandbox.writablePaths` opens a directory, `sandbox.git` the git directory]",
+               whole run, and so are hidden paths, git's hooks and config and what `sandbox.protect` \
+               lists (`.envrc`, `.kli`) inside; the option `sandbox.writablePaths` opens a directory, \
+               `sandbox.git` the git directory]",
     },
     Rule {
-        holds: hides,
+        holds: always,
         signs: &["Device or resource busy", "EBUSY"],
-        line: "[sandbox: a hidden path reads as empty and can be neither removed nor moved for the \
-               whole run; the option `sandbox.denyRead` lists what is hidden, and \
-               `sandbox.allowSockets` the sockets that are not]",
+        line: "[sandbox: a hidden path reads as empty, and neither it nor a protected one (git's \
+               hooks and config, `.envrc`, `.kli`) nor a directory around them can be removed, \
+               replaced or moved for the whole run; the option `sandbox.denyRead` lists what is \
+               hidden, `sandbox.allowSockets` the sockets that are not, `sandbox.protect` and \
+               `sandbox.git` what is protected]",
     },
     Rule {
         holds: has_no_network,
@@ -113,6 +119,11 @@ mod tests {
         for (text, option) in [
             ("touch: cannot touch '/x': Read-only file system", "sandbox.writablePaths"),
             ("rm: cannot remove '.env': Device or resource busy", "sandbox.denyRead"),
+            ("mv: cannot move '.git' to 'x': Device or resource busy", "sandbox.protect"),
+            (
+                "error: could not write config file .git/config: Device or resource busy",
+                "the option `sandbox.git` opens",
+            ),
             ("curl: (6) Could not resolve host: example.org", "sandbox.network"),
             ("curl: (7) Failed to connect to localhost port 80: Connection refused", "localPorts"),
             (
@@ -137,8 +148,9 @@ mod tests {
             assert_eq!(sandbox_line(Some(&jail), &[text]), None, "{text}");
         }
         let open = json!({"version": 1, "network": true, "hiddenPaths": 0});
-        for text in ["Device or resource busy", "localhost: Connection refused"] {
-            assert_eq!(sandbox_line(Some(&open), &[text]), None, "{text}");
-        }
+        let text = "localhost: Connection refused";
+        assert_eq!(sandbox_line(Some(&open), &[text]), None, "{text}");
+        // What is protected is so without anything hidden.
+        assert!(sandbox_line(Some(&open), &["Device or resource busy"]).is_some());
     }
 }
