@@ -5,6 +5,7 @@ mod approval;
 mod choices;
 mod editor;
 mod faults;
+mod forged;
 mod hostile;
 mod jailed;
 mod life;

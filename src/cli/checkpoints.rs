@@ -56,6 +56,9 @@ struct Inner {
     prompt: u64,
     /// The group of the changes from here on, once there was one, and whether they put something back.
     group: Option<(u64, bool)>,
+    /// The session that this one is a copy of, whose checkpoints are not taken along yet, and how many
+    /// messages the copy began with.
+    from: Option<(String, u64)>,
     sweeper: Option<JoinHandle<()>>,
 }
 
@@ -69,6 +72,18 @@ impl Checkpointing {
             messages: AtomicU64::new(0),
             inner: Mutex::default(),
         }
+    }
+
+    /// The session is a copy of this one, and begins with so many messages. Its checkpoints are taken
+    /// along when they are first wanted: a copy that says nothing leaves nothing.
+    pub(crate) fn is_copy_of(&self, from: &str, messages: Option<u64>) {
+        self.lock().from = Some((from.to_owned(), messages.unwrap_or(UNKNOWN)));
+    }
+
+    fn take_along(&self, inner: &mut Inner) {
+        let Some((from, messages)) = inner.from.take() else { return };
+        let notice = take_along(&self.state, &self.workspace, &from, &self.id, messages);
+        inner.notices.extend(notice);
     }
 
     /// The session has so many messages now.
@@ -91,6 +106,7 @@ impl Checkpointing {
         inner: &mut Inner,
         act: impl FnOnce(&mut Checkpoints) -> Result<T, HostError>,
     ) -> Result<T, HostError> {
+        self.take_along(inner);
         if inner.store.is_none() {
             inner.store = Some(Checkpoints::open(&self.state, &self.workspace, &self.id)?);
         }
@@ -107,6 +123,7 @@ impl Checkpointing {
         act: impl FnOnce(&mut Checkpoints) -> Result<T, HostError>,
     ) -> Result<T, String> {
         let mut inner = self.lock();
+        self.take_along(&mut inner);
         if inner.store.is_none() {
             let found = checkpoint::View::read(&self.state, &self.workspace, &self.id);
             match found {
@@ -192,6 +209,19 @@ impl Checkpointing {
     }
 }
 
+/// Lets a copy of a session, which begins with so many messages of it, have its checkpoints; says what
+/// kept it from that. The copy is good without them.
+pub(crate) fn take_along(
+    state: &Path,
+    workspace: &Path,
+    from: &str,
+    to: &str,
+    messages: u64,
+) -> Option<String> {
+    let error = Checkpoints::inherit(state, workspace, from, to, messages).err()?;
+    Some(format!("the checkpoints do not go along, so `/undo` begins anew: {}", error.sentence()))
+}
+
 impl Keep for Checkpointing {
     fn before(&self, change: &Change<'_>) -> u64 {
         let mut inner = self.lock();
@@ -231,6 +261,7 @@ impl Keeper for Checkpointing {
 
     fn news(&self) -> Option<String> {
         let mut inner = self.lock();
+        self.take_along(&mut inner);
         // A session that never had any is not given a directory by a prompt.
         if inner.store.is_none() {
             let view = checkpoint::View::read(&self.state, &self.workspace, &self.id).ok()??;

@@ -1,6 +1,6 @@
 //! The display state: what a person chose while kli ran, in a file that a jailed run can write.
 //!
-//! So it is data: it names a model of a provider that is known, an effort, a theme that exists and
+//! So it is data: it names a model of a provider that is in use, an effort, a theme that exists and
 //! keys, and nothing else of it is read or carried over.
 
 use std::path::Path;
@@ -11,6 +11,8 @@ use crate::{
     display::Key,
     host::{files, state},
 };
+
+use super::provider::default_provider;
 
 /// The largest display state that is read, in bytes.
 const LIMIT: u64 = 64 * 1024;
@@ -26,10 +28,8 @@ pub(super) fn read(file: &Path, known: &Settings, warnings: &mut Vec<String>) ->
     };
     let left_out = "what was chosen there is left out";
     let name = file.display();
-    if settings.drop_strange_model(known) {
-        warnings.push(format!(
-            "the display state `{name}` names a model of no provider that is known; {left_out}"
-        ));
+    if let Some(reason) = drop_model(&mut settings, known) {
+        warnings.push(format!("the display state `{name}` names a model {reason}; {left_out}"));
     }
     if let Some(theme) = settings.drop_strange_theme(known) {
         warnings.push(format!(
@@ -37,6 +37,21 @@ pub(super) fn read(file: &Path, known: &Settings, warnings: &mut Vec<String>) ->
         ));
     }
     settings
+}
+
+/// Takes out a model that a display state may not choose; says what is wrong with it. A server that the
+/// user's settings do not name could be anybody's: the inside of a jail can listen on the machine's own
+/// addresses, and would be the model of the next run.
+fn drop_model(settings: &mut Settings, known: &Settings) -> Option<String> {
+    let provider = settings.model.get().map(|model| model.provider.clone());
+    if settings.drop_strange_model(known) {
+        return Some("that is replayed, or of no provider that is known".to_owned());
+    }
+    let provider = provider.filter(|_| settings.drop_foreign_model(known, default_provider()))?;
+    Some(format!(
+        "of the provider `{provider}`, which the settings do not use; name it there, as in \
+         `\"providers\": {{ \"{provider}\": {{}} }}`"
+    ))
 }
 
 fn load(file: &Path) -> Result<Settings, String> {
@@ -76,15 +91,15 @@ pub(super) fn keep(paths: Option<&Paths>, known: &Settings, choice: &Choice) -> 
     let mut alone = Settings::default();
     let chosen = alone.choose_in(choice, Layer::Display, &none);
     chosen.map_err(|error| error.to_string())?;
-    if alone.drop_strange_model(known) {
-        return Err("a display state names no model that is replayed".to_owned());
+    if let Some(reason) = drop_model(&mut alone, known) {
+        return Err(format!("a display state names no model {reason}"));
     }
     let file = paths.display();
     let mut wrong = None;
     let grant = Grant::own_state(paths.state());
     state::change(&grant, &file, LIMIT, |old| {
         let mut settings = old.and_then(|old| parse(&file, old).ok()).unwrap_or_default();
-        settings.drop_strange_model(known);
+        drop_model(&mut settings, known);
         settings.drop_strange_theme(known);
         wrong = refuse(&mut settings, choice);
         wrong.is_none().then(|| settings.display_text().into_bytes())

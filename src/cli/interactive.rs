@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     agent::{Agent, Backlog, Event},
     authority::{Confinement, Subject},
-    config::names,
+    config::{Paths, names},
     host::{self, Host, secrets::Handed},
     model::Model,
     session::{History, Store},
@@ -40,7 +40,7 @@ mod switch;
 use super::{
     args::{ConfigCommand, ExportFormat, RunArguments, SessionsCommand},
     assembly::{Assembly, Models, Ready},
-    checkpoints::Checkpointing,
+    checkpoints::{self, Checkpointing},
     config,
     credentials::Keys,
     doctor,
@@ -497,13 +497,17 @@ impl Root for House<'_> {
             Ok::<Store, String>(Store::new(paths.state()))
         };
         let workspace = &self.setup.workspace;
+        let mut notices = Vec::new();
         let resume = match how {
             "fork" => {
                 let store = kept("copy")?;
                 let now = now.ok_or_else(|| sentence(&no_session("copy")))?;
                 let found = store.find(workspace, now).map_err(|error| error.to_string())?;
                 let forked = store.fork(workspace, &found).map_err(|error| error.to_string())?.id;
-                self.share_checkpoints(&found.id, &forked);
+                let state = self.setup.paths.as_ref().map(Paths::state);
+                notices.extend(state.and_then(|state| {
+                    checkpoints::take_along(state, workspace, &found.id, &forked, u64::MAX)
+                }));
                 Some(forked)
             }
             "rewind" => return self.rewind(what, now, fresh),
@@ -518,7 +522,10 @@ impl Root for House<'_> {
             }
             _ => None,
         };
-        self.converse(&RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))
+        let mut talk =
+            self.converse(&RunArguments { resume, ..fresh }).map_err(|error| sentence(&error))?;
+        talk.notices.extend(notices);
+        Ok(talk)
     }
 
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {

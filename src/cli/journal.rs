@@ -111,7 +111,12 @@ pub(crate) fn open(wish: &Wish) -> Result<Started, CliError> {
         if !is_kept {
             return Ok(Started { history: messages, ..nothing(notices) });
         }
-        return Ok(started(state, wish, log, messages, notices));
+        let (is_copy, held) = (log.id() != found.id, log.messages());
+        let started = started(state, wish, log, messages, notices);
+        if let Some(checkpoints) = started.checkpoints.as_ref().filter(|_| is_copy) {
+            checkpoints.is_copy_of(&found.id, held);
+        }
+        return Ok(started);
     }
     Ok(match store.create(&wish.workspace) {
         Ok(log) => started(state, wish, log, Vec::new(), Vec::new()),

@@ -21,6 +21,11 @@ use super::{
 /// The model of a run that names none.
 pub(super) const DEFAULT_MODEL: &str = "anthropic/claude-sonnet-4-5";
 
+/// Returns the provider of that model.
+pub(super) fn default_provider() -> &'static str {
+    DEFAULT_MODEL.split('/').next().unwrap_or_default()
+}
+
 /// Returns the model of this run by its name.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use crate::{
 
 use super::{
     args::{ExportFormat, RunArguments, SessionsCommand},
-    checkpoints::review,
+    checkpoints::{review, take_along},
     error::{CliError, FAILED},
     setup::{self, Setup},
     terminal,
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &SessionsCommand) -> Result<u8, CliError> {
             export::markdown(&place, id)?;
         }
         SessionsCommand::Export { id, format: ExportFormat::Json } => export::json(&place, id)?,
-        SessionsCommand::Fork { id } => place.fork(id)?,
+        SessionsCommand::Fork { id } => place.fork(id, paths.state())?,
         // A run of its own, which is begun where runs are.
         SessionsCommand::Compact { .. } => {}
         SessionsCommand::Diff { id } => place.diff(id, paths.state())?,
@@ -85,10 +85,13 @@ impl Place {
         self.store.find_anywhere(&self.workspace, id).map_err(|error| said(&error))
     }
 
-    fn fork(&self, id: &str) -> Result<(), CliError> {
-        let forked =
-            self.store.fork(&self.workspace, &self.find(id)?).map_err(|error| said(&error))?;
-        for notice in &forked.notices {
+    fn fork(&self, id: &str, state: &Path) -> Result<(), CliError> {
+        let found = self.find(id)?;
+        let forked = self.store.fork(&self.workspace, &found).map_err(|error| said(&error))?;
+        let notices = forked.notices.iter().map(ToString::to_string);
+        let (from, to) = (&found.id, &forked.id);
+        let left = take_along(state, &self.workspace, from, to, u64::MAX);
+        for notice in notices.chain(left) {
             terminal::note(&format!("kli: {notice}"));
         }
         terminal::out(&format!("{}\n", forked.id));

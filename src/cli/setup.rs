@@ -438,8 +438,7 @@ fn read_project(
     let parsed = project.parse(if trusted { Scope::Whole } else { Scope::Project })?;
     let (mut settings, mut ignored) = (parsed.settings, parsed.ignored);
     warnings.extend(parsed.warnings.iter().map(ToString::to_string));
-    let default = super::provider::DEFAULT_MODEL.split('/').next().unwrap_or_default();
-    if !trusted && settings.drop_foreign_model(known, default) {
+    if !trusted && settings.drop_foreign_model(known, super::provider::default_provider()) {
         ignored.push("model".to_owned());
     }
     if !trusted && settings.drop_strange_theme(known).is_some() {

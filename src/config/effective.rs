@@ -235,10 +235,10 @@ impl Settings {
         !fine
     }
 
-    /// Takes out a model that a project's settings may not choose, as [`drop_strange_model`] does, and
-    /// any of a provider that the user does not use: the conversation would go where nobody sent it. In
-    /// use are the providers that `known` has settings for, those of its aliases, and that of its model,
-    /// `default` where it has none.
+    /// Takes out a model that settings may not choose which are not the user's own, as
+    /// [`drop_strange_model`] does, and any of a provider that the user does not use: the conversation
+    /// would go where nobody sent it. In use are the providers that `known` has settings for, those of
+    /// its aliases, and that of its model, `default` where it has none.
     ///
     /// [`drop_strange_model`]: Self::drop_strange_model
     pub fn drop_foreign_model(&mut self, known: &Self, default: &str) -> bool {

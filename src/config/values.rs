@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    authority::{Approve, BUILT_IN, distance},
+    authority::{Approve, BUILT_IN, distance, misleads},
     display::{KeyError, LookError, Role},
     message::{Effort, MOST_PRICE, Money, Price},
 };
@@ -12,6 +12,9 @@ pub(super) use crate::authority::shown;
 
 /// The longest name of an alias, a profile, a provider or a tool, in bytes.
 pub(super) const LONGEST: usize = 128;
+
+/// The longest name that a provider may have for a model, in bytes: some are paths.
+const LONGEST_MODEL: usize = 1024;
 
 /// A value of the right type that is not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -240,8 +243,10 @@ impl std::str::FromStr for ModelName {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let wrong = || ValueError::Model { text: shown(text) };
         let (provider, model) = text.split_once('/').ok_or_else(wrong)?;
-        let odd = |c: char| c.is_control() || c.is_whitespace();
-        if provider_name(provider).is_err() || model.is_empty() || model.contains(odd) {
+        // It is shown where people read who is asked, and a display state could hold any.
+        let odd = |c: char| c.is_whitespace() || misleads(c);
+        let long = model.len() > LONGEST_MODEL;
+        if provider_name(provider).is_err() || model.is_empty() || long || model.contains(odd) {
             return Err(wrong());
         }
         Ok(Self { provider: provider.to_owned(), model: model.to_owned() })

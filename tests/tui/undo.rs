@@ -106,6 +106,56 @@ fn what_a_person_changed_since_is_left_alone_until_it_is_forced() {
 }
 
 #[test]
+fn a_copy_of_a_session_can_undo_what_was_changed_before_it_was_made() {
+    let env = Env::new();
+    let read = |name: &str| fs::read_to_string(env.work().join(name)).unwrap();
+    let mut tty = two_prompts(&env);
+    let id = |at: usize| {
+        let stem = env.sessions()[at].file_stem().unwrap().to_str().unwrap().to_owned();
+        stem.split_once('-').unwrap().1.to_owned()
+    };
+    let first = id(0);
+    // One that is made beside a session that another process has.
+    let mut beside = Tty::sized(&env, &["--continue"], 40, 100);
+    beside.sees("in use");
+    beside.press("/undo\r");
+    beside.sees("`/undo yes` would do this");
+    assert_eq!(read("a.txt"), "one\n2\n", "control: not yet");
+    beside.press("/undo yes\r");
+    beside.sees("restored: `a.txt`");
+    assert_eq!(read("a.txt"), "one\ntwo\n");
+    beside.press("/redo yes\r");
+    beside.sees("took the last undoing back");
+    leave(&mut beside);
+    leave(&mut tty);
+    // One that is asked for on the command line, and of a copy.
+    let mut copy = first.clone();
+    for _ in 0..2 {
+        copy = env.kli(&["sessions", "fork", &copy]).exits(0).out.trim().to_owned();
+        let mut tty = Tty::sized(&env, &["--resume", &copy], 40, 100);
+        tty.sees("say what to do");
+        tty.press("/undo yes\r");
+        tty.sees("restored: `a.txt`");
+        assert_eq!(read("a.txt"), "one\ntwo\n");
+        tty.press("/redo yes\r");
+        tty.sees("took the last undoing back");
+        assert_eq!(read("a.txt"), "one\n2\n");
+        leave(&mut tty);
+    }
+    // What the first has is its own still.
+    let diff = env.kli(&["sessions", "diff", &first]);
+    assert!(diff.exits(0).out.contains("-two\n+2\n"), "{}", diff.out);
+    // What cannot go along is said, and the copy is good.
+    let place = env.home().join(".local/state/kli/checkpoints");
+    fs::rename(&place, env.home().join("aside")).unwrap();
+    std::os::unix::fs::symlink(env.home().join("aside"), &place).unwrap();
+    let made = env.kli(&["sessions", "fork", &first]);
+    made.exits(0).says("the checkpoints do not go along, so `/undo` begins anew: ");
+    assert_eq!(made.err.lines().count(), 1, "{}", made.err);
+    env.kli(&["sessions", "show", made.out.trim()]).exits(0);
+}
+
+#[test]
 fn after_a_restart_the_checkpoints_still_serve_and_are_shown_first() {
     let env = Env::new();
     let mut tty = two_prompts(&env);

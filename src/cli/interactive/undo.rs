@@ -5,10 +5,13 @@ use std::fmt::Write as _;
 use crate::{
     cli::{
         args::RunArguments,
-        checkpoints::restore::{Report, Which, Words},
+        checkpoints::{
+            restore::{Report, Which, Words},
+            take_along,
+        },
         sessions::cut,
     },
-    session::{Found, Prompt, Store, checkpoint::Checkpoints},
+    session::{Found, Prompt, Store},
     tui::{Answer, Conversation},
 };
 
@@ -92,15 +95,6 @@ impl House<'_> {
         Ok(told(report))
     }
 
-    /// Lets a copy of a session begin with its checkpoints. Without them it goes on all the same, and
-    /// `/undo` says that there are none.
-    pub(super) fn share_checkpoints(&self, from: &str, to: &str) {
-        if let Some(paths) = &self.setup.paths {
-            let workspace = &self.setup.workspace;
-            drop(Checkpoints::inherit(paths.state(), workspace, from, to, u64::MAX));
-        }
-    }
-
     fn restore(
         &self,
         prompt: &Prompt,
@@ -177,19 +171,8 @@ impl House<'_> {
             .fork_before(workspace, &found, &prompt)
             .map_err(|error| after(error.to_string()))?;
         if let (Some(paths), Some(_)) = (&self.setup.paths, &self.checkpoints) {
-            let inherited = Checkpoints::inherit(
-                paths.state(),
-                workspace,
-                &found.id,
-                &forked.id,
-                prompt.message,
-            );
-            if let Err(error) = inherited {
-                notices.push(format!(
-                    "the checkpoints do not go along, so `/undo` begins anew: {}",
-                    error.sentence()
-                ));
-            }
+            let (from, to) = (&found.id, &forked.id);
+            notices.extend(take_along(paths.state(), workspace, from, to, prompt.message));
         }
         let resume = Some(forked.id);
         let mut talk = self
