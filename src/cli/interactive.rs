@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     agent::{Agent, Backlog, Event},
-    authority::{Confinement, Subject},
+    authority::{Confinement, Grant, Subject},
     config::{Paths, names},
     host::{self, Host, secrets::Handed},
     model::Model,
@@ -74,6 +74,9 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
     host::environment::wipe(&setup.settings.secret_variables());
     setup.check_start()?;
     let log = log::open(&run, &setup)?;
+    if let Some(state) = setup.paths.as_ref().map(Paths::state) {
+        host::process::editor::sweep(&Grant::own_state(state), state);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

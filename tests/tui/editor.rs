@@ -186,6 +186,49 @@ fn what_ends_kli_ends_the_editor_and_leaves_nothing() {
 }
 
 #[test]
+fn what_a_killed_kli_left_goes_at_the_next_start_but_not_while_its_editor_is_open() {
+    let env = Env::new();
+    replay(&env, &answer("x"));
+    let path = script(
+        &env.home(),
+        "trap '' HUP TERM INT; echo EDITOR HAS IT; until [ -e \"$here/go\" ]; do sleep 0.05; done\n\
+         cp \"$file\" \"$here/still\"",
+    );
+    let env = env.var("VISUAL", &format!("'{}'", path.display()));
+    // Another kli, whose editor is open all the time.
+    let mut other = Tty::kli(&env, &[]);
+    other.sees("say what to do");
+    other.press("of the other\x07");
+    other.sees("EDITOR HAS IT");
+    let mut killed = Tty::kli(&env, &[]);
+    killed.sees("say what to do");
+    killed.press("of the killed\x07");
+    killed.sees("EDITOR HAS IT");
+    assert_eq!(left(&env), 2, "control");
+    killed.signal(Signal::KILL);
+    assert_eq!(killed.ends(), None);
+    let mut next = Tty::kli(&env, &[]);
+    next.sees("say what to do");
+    assert_eq!(left(&env), 2, "both have an editor");
+    next.press("\x04");
+    assert_eq!(next.ends(), Some(0));
+    fs::write(env.home().join("go"), "").unwrap();
+    other.sees("› of the other");
+    wait_for("the editors' end", || {
+        crate::harness::processes_with("my editor").is_empty().then_some(())
+    });
+    assert!(env.home().join("still").exists(), "the file was there to the end");
+    assert_eq!(left(&env), 1, "control: what the killed one left");
+    let mut next = Tty::kli(&env, &[]);
+    next.sees("say what to do");
+    assert_eq!(left(&env), 0);
+    for tty in [&mut next, &mut other] {
+        tty.press("\x03\x03");
+        assert_eq!(tty.ends(), Some(0));
+    }
+}
+
+#[test]
 fn the_editor_works_in_the_jail() {
     for_both(|world| {
         fs::copy(env!("CARGO_BIN_EXE_kli"), world.root.join("kli")).unwrap();

@@ -10,7 +10,10 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read},
-    os::fd::OwnedFd,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+        unix::process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
@@ -19,7 +22,7 @@ use std::{
 };
 
 use rustix::{
-    io::Errno,
+    io::{Errno, FdFlags},
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
 };
 
@@ -27,7 +30,7 @@ use crate::{
     authority::Grant,
     host::{
         HostError,
-        state::{create_dir, create_new_dir, open_read, remove_tree, write_atomic},
+        state::{Directory, create_dir, create_new_dir, open_read, remove_tree, write_atomic},
     },
 };
 
@@ -92,6 +95,19 @@ pub fn choose(var: impl Fn(&str) -> Option<OsString>) -> Result<OsString, String
         .ok_or_else(|| "no editor is known; set `VISUAL` or `EDITOR`".to_owned())
 }
 
+/// Removes what runs that were killed left of texts that they had an editor on: the directories that
+/// neither a run nor its editor has. What cannot be removed is there the next time.
+pub fn sweep(grant: &Grant, state: &Path) {
+    let Ok(Some(above)) = Directory::open(state, &[OsStr::new(PLACE)]) else { return };
+    for name in above.names().unwrap_or_default() {
+        // A link or a file is none of kli's.
+        let Ok(Some(left)) = above.below(&name) else { continue };
+        if left.try_lock() {
+            drop(above.remove_directory(grant, &name));
+        }
+    }
+}
+
 /// Starts an editor on a text, with the terminal as its input and output. `tell` is called on a thread
 /// of its own with what becomes of it; after anything but [`Became::Stopped`] its file is gone.
 ///
@@ -111,6 +127,7 @@ pub fn start(
     let fail = |error: io::Error| HostError::io("start the editor on", &file, error);
     let mut command = command(editor, &file);
     for_terminal(&mut command, terminal).map_err(fail)?;
+    hand_on(&mut command, place.lock.as_fd().as_raw_fd());
     let child = command.spawn().map_err(fail)?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let Some(pid) = pid else { return Err(fail(io::Error::from(Errno::SRCH))) };
@@ -171,6 +188,19 @@ fn for_terminal(command: &mut Command, terminal: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets the editor have the lock on its directory as well: it may outlive a kli that is killed, and its
+/// file is not taken from it then.
+fn hand_on(command: &mut Command, lock: RawFd) {
+    #[expect(unsafe_code, reason = "only here can a descriptor be handed to this child alone")]
+    // SAFETY: fcntl is safe after fork, and whoever spawns the command holds the descriptor meanwhile.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::io::fcntl_setfd(BorrowedFd::borrow_raw(lock), FdFlags::empty())?;
+            Ok(())
+        });
+    }
+}
+
 fn ended_as(status: Option<rustix::process::WaitIdStatus>, file: &Path) -> Became {
     let Some(status) = status else {
         return Became::Failed("how the editor ended is not known; nothing has changed".to_owned());
@@ -207,15 +237,25 @@ fn read(file: &Path) -> Result<String, String> {
 struct Place {
     grant: Grant,
     directory: PathBuf,
+    /// Locked: [`sweep`] leaves it alone.
+    lock: Directory,
 }
 
 impl Place {
     fn make(grant: &Grant, state: &Path) -> Result<Self, HostError> {
         let above = state.join(PLACE);
         create_dir(grant, &above)?;
-        let directory = above.join(format!("{:016x}", fastrand::u64(..)));
-        create_new_dir(grant, &directory)?;
-        Ok(Self { grant: Grant::own_state(state), directory })
+        loop {
+            let name = OsString::from(format!("{:016x}", fastrand::u64(..)));
+            let directory = above.join(&name);
+            create_new_dir(grant, &directory)?;
+            // Until it is locked another start may take it for a left one.
+            let lock = Directory::open(state, &[OsStr::new(PLACE), &name])?;
+            let Some(lock) = lock.filter(Directory::try_lock) else { continue };
+            if Directory::open(state, &[OsStr::new(PLACE), &name])?.is_some() {
+                return Ok(Self { grant: Grant::own_state(state), directory, lock });
+            }
+        }
     }
 }
 
@@ -385,6 +425,52 @@ mod tests {
         drop(running);
         assert_eq!(told.recv_timeout(SOON), Ok(Became::Killed(9)));
         assert_eq!(world.left(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_swept_and_what_somebody_has_is_not() {
+        let world = World::new();
+        let state = world.place.path().join("state");
+        let grant = Grant::own_state(&state);
+        sweep(&grant, &state);
+        let make = |name: &str| {
+            let place = state.join(PLACE).join(name);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join(NAME), "a draft").unwrap();
+            fs::write(place.join("prompt.md~"), "an editor's own").unwrap();
+            place
+        };
+        let (left, held) = (make("left"), make("held"));
+        let lock = Directory::open(&state, &[OsStr::new(PLACE), OsStr::new("held")]);
+        let lock = lock.unwrap().unwrap();
+        assert!(lock.try_lock());
+        // What somebody else put there is no way out.
+        let outside = world.place.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "").unwrap();
+        std::os::unix::fs::symlink(&outside, state.join(PLACE).join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.join("kept"), make("linked").join("to")).unwrap();
+        fs::write(state.join(PLACE).join("file"), "").unwrap();
+        sweep(&grant, &state);
+        assert!(!left.exists() && held.join(NAME).exists());
+        assert!(outside.join("kept").exists() && !state.join(PLACE).join("linked").exists());
+        drop(lock);
+        sweep(&grant, &state);
+        assert!(!held.exists(), "control");
+        // One that runs has its own, and its editor has it after it.
+        let editor = world.script("touch \"$0.up\"; until [ -e \"$0.go\" ]; do sleep 0.02; done");
+        let (started, told) = world.edit(&editor, "old");
+        let running = started.unwrap();
+        let beside = |end: &str| world.place.path().join(format!("an editor.{end}"));
+        let start = std::time::Instant::now();
+        while !beside("up").exists() {
+            assert!(start.elapsed() < SOON, "it does not start");
+            thread::sleep(Duration::from_millis(5));
+        }
+        sweep(&grant, &state);
+        fs::write(beside("go"), "").unwrap();
+        assert_eq!(told.recv_timeout(SOON), Ok(Became::Text("old".to_owned())));
+        drop(running);
     }
 
     #[test]

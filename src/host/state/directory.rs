@@ -6,7 +6,10 @@ use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -37,6 +40,12 @@ pub struct Looked {
     pub size: u64,
     /// When its content was last changed.
     pub modified: SystemTime,
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
 }
 
 impl Directory {
