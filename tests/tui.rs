@@ -6,6 +6,7 @@ mod choices;
 mod editor;
 mod faults;
 mod forged;
+mod full;
 mod hostile;
 mod jailed;
 mod life;

@@ -48,7 +48,7 @@ pub const ALL: &[(&str, &str)] = &[
     (OPENAI_BASE_URL, "the address of the provider `openai`"),
     (NO_COLOR, "no colour on the terminal"),
     (COLORTERM, "whether the terminal has all colours: `truecolor` or `24bit`"),
-    (TERM, "the kind of the terminal: `dumb` gets the interface line by line"),
+    (TERM, "the kind of the terminal: `dumb`, and none at all, get the interface line by line"),
     (PATH, "where programs are looked up"),
     (TMPDIR, "where scratch files are made"),
 ];

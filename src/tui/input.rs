@@ -131,10 +131,10 @@ impl Parser {
             }
             // A part of the end marker is no text of anybody's.
             State::Paste { text, .. } => vec![Typed::Paste(pasted(&text))],
-            // A report that was cut off types nothing. Bytes that are no character are dropped.
+            State::Utf8 { .. } => vec![Typed::Strange],
+            // A report that was cut off types nothing.
             State::Ground
             | State::Late
-            | State::Utf8 { .. }
             | State::Csi { .. }
             | State::Text { .. }
             | State::Mouse(_) => Vec::new(),
@@ -147,7 +147,8 @@ impl Parser {
             State::Ground | State::Late => self.ground(byte, false, out),
             State::Utf8 { mut bytes, have, need, alt } => {
                 if byte & 0xc0 != 0x80 {
-                    // Not what was announced: it is dropped, and the byte is looked at anew.
+                    // Not what was announced: it is left out, and the byte is looked at anew.
+                    out.push(Typed::Strange);
                     self.ground(byte, false, out);
                     return;
                 }
@@ -163,6 +164,8 @@ impl Parser {
                     .and_then(|s| s.chars().next())
                 {
                     out.push(Typed::Key(Key { alt, ..Key::plain(Code::Char(c)) }));
+                } else {
+                    out.push(Typed::Strange);
                 }
             }
             State::Escape => match byte {
@@ -253,7 +256,10 @@ impl Parser {
                 self.state = State::Utf8 { bytes: [byte, 0, 0, 0], have: 1, need, alt };
                 return;
             }
-            _ => return,
+            _ => {
+                out.push(Typed::Strange);
+                return;
+            }
         };
         out.push(Typed::Key(key));
     }

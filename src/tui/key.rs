@@ -11,4 +11,6 @@ pub enum Typed {
     Paste(String),
     /// The terminal window got the focus (true) or lost it.
     Focus(bool),
+    /// Bytes that are no character in UTF-8.
+    Strange,
 }

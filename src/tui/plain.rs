@@ -5,6 +5,11 @@
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
+use rustix::{
+    io::Errno,
+    process::getpgrp,
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcgetpgrp, tcsetattr},
+};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{SignalKind, signal},
@@ -41,6 +46,10 @@ struct Plain<'a> {
     agent_is_there: bool,
     /// Whether the terminal shows that a line is waited for.
     asking: bool,
+    /// What was read and has no end yet.
+    waiting: Vec<u8>,
+    /// Whether it was begun before answers were taken, so that its line is none.
+    begun: bool,
 }
 
 /// Runs the interface line by line until the person leaves.
@@ -66,8 +75,17 @@ pub async fn run_plain(
     let mut state = State::new(first.facts.clone(), width, height);
     state.begin(first.facts.clone(), &first.history, &first.notices);
     let (writer, out) = (Writer::alone(terminal)?, String::new());
-    let mut plain =
-        Plain { writer, out, state, talk: first, root, agent_is_there: true, asking: false };
+    let mut plain = Plain {
+        writer,
+        out,
+        state,
+        talk: first,
+        root,
+        agent_is_there: true,
+        asking: false,
+        waiting: Vec::new(),
+        begun: false,
+    };
     let facts = &plain.state.facts;
     let hello = format!(
         "kli, {}, {}, profile {}. /help lists commands.\n",
@@ -78,13 +96,16 @@ pub async fn run_plain(
         let effects = plain.state.submit(prompt);
         plain.perform(effects);
     }
-    let mut waiting = Vec::new();
     let code = loop {
         plain.state.at(start.elapsed());
         plain.show();
-        if !plain.is_busy() && plain.state.wants_quiet() && is_silent(&input) {
+        if !plain.is_busy()
+            && plain.state.wants_quiet()
+            && is_silent(&input)
+            && is_ours(input.get_ref())
+        {
             plain.state.quiet();
-            plain.invite();
+            plain.invite(&input);
         }
         plain.flush();
         // What goes on waits for the terminal, so nothing heaps up.
@@ -95,7 +116,9 @@ pub async fn run_plain(
             _ = terminate.recv() => break Some(143),
             _ = hangup.recv() => break Some(143),
             _ = interrupt.recv() => {
-                plain.asking = false;
+                // The terminal throws away what was written of a line.
+                (plain.asking, plain.begun) = (false, false);
+                plain.waiting.clear();
                 plain.state.at(start.elapsed());
                 plain.state.typed(&Typed::Key(Key::ctrl('c')))
             }
@@ -110,20 +133,7 @@ pub async fn run_plain(
             }
             bytes = read(&input), if free => {
                 let Ok(bytes) = bytes else { break None };
-                waiting.extend_from_slice(&bytes);
-                let mut effects = Vec::new();
-                let lines = waiting.split(|byte| *byte == b'\n').count() - 1;
-                while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = waiting.drain(..=end).collect();
-                    plain.asking = false;
-                    let text = String::from_utf8_lossy(&line);
-                    // Several lines at once were not written at the question.
-                    let answered = (lines == 1)
-                        .then(|| plain.state.line_to_question(text.trim_end()))
-                        .flatten();
-                    effects.extend(answered.unwrap_or_else(|| plain.state.line(text.trim_end())));
-                }
-                effects
+                plain.lines(&bytes)
             }
             event = plain.talk.events.recv(), if free && plain.agent_is_there => if let Some(event) = event {
                 plain.event(event)
@@ -192,6 +202,30 @@ impl Plain<'_> {
             self.asking = true;
             self.print(ASK);
         }
+        // What was printed or said since stands between the question and its answer.
+        if !self.asking && self.state.open_question().is_some_and(Asking::is_armed) {
+            self.asking = true;
+            self.print("? ");
+        }
+    }
+
+    /// Takes what was read: the lines that have an end by now.
+    fn lines(&mut self, bytes: &[u8]) -> Vec<Effect> {
+        self.waiting.extend_from_slice(bytes);
+        let mut effects = Vec::new();
+        let lines = self.waiting.split(|byte| *byte == b'\n').count() - 1;
+        while let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.waiting.drain(..=end).collect();
+            let begun = std::mem::take(&mut self.begun);
+            self.asking = false;
+            let text = String::from_utf8_lossy(&line);
+            // Neither what was begun before nor several lines at once were written at the question.
+            let answered = (lines == 1 && !begun)
+                .then(|| self.state.line_to_question(text.trim_end()))
+                .flatten();
+            effects.extend(answered.unwrap_or_else(|| self.state.line(text.trim_end())));
+        }
+        effects
     }
 
     /// Takes an event. What is drawn elsewhere while it lasts is said here when it begins.
@@ -222,12 +256,21 @@ impl Plain<'_> {
         self.state.framed();
     }
 
-    /// Says how to answer, once answers are taken.
-    fn invite(&mut self) {
-        if self.state.open_question().is_some_and(Asking::is_armed) {
-            self.print(&format!("{LINES}\n? "));
-            self.asking = true;
+    /// Says how to answer, once answers are taken. A line that was begun before is none.
+    fn invite(&mut self, input: &AsyncFd<OwnedFd>) {
+        if !self.state.open_question().is_some_and(Asking::is_armed) {
+            return;
         }
+        // Where it cannot be asked for, the terminal does not hold it back.
+        let _held_back = take_begun(input, &mut self.waiting);
+        self.begun = !self.waiting.is_empty();
+        let mut text = format!("{LINES}\n");
+        if self.begun {
+            text.push_str("what you have begun to write goes where it was meant to go; end it with Enter first\n");
+        }
+        let begun = super::cells::clean_row(&String::from_utf8_lossy(&self.waiting));
+        self.print(&format!("{text}? {begun}"));
+        self.asking = true;
     }
 
     /// Performs effects; says whether to leave.
@@ -304,4 +347,36 @@ impl Plain<'_> {
         // A terminal that is gone shows nothing.
         drop(timeout(LAST, last).await);
     }
+}
+
+/// Says whether what is typed is for this process: another job may have the terminal.
+fn is_ours(terminal: &OwnedFd) -> bool {
+    !matches!(tcgetpgrp(terminal), Ok(group) if group != getpgrp())
+}
+
+/// Takes what was written of a line that has no end yet. The terminal keeps it to itself until Enter;
+/// without its line editing it hands it over, and what comes between two modes can be read after them
+/// (termios(3); Linux makes what is there readable when the mode changes).
+fn take_begun(input: &AsyncFd<OwnedFd>, waiting: &mut Vec<u8>) -> Result<(), Errno> {
+    let terminal = input.get_ref();
+    let before = tcgetattr(terminal)?;
+    if !before.local_modes.contains(LocalModes::ICANON) {
+        return Ok(());
+    }
+    let mut open = before.clone();
+    open.local_modes.remove(LocalModes::ICANON);
+    open.special_codes[SpecialCodeIndex::VMIN] = 1;
+    open.special_codes[SpecialCodeIndex::VTIME] = 0;
+    for modes in [&open, &before] {
+        tcsetattr(terminal, OptionalActions::Now, modes)?;
+        while !is_silent(input) {
+            let mut bytes = [0; 4096];
+            let length = rustix::io::read(terminal, &mut bytes)?;
+            waiting.extend_from_slice(bytes.get(..length).unwrap_or_default());
+            if length == 0 {
+                break;
+            }
+        }
+    }
+    Ok(())
 }

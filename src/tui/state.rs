@@ -367,6 +367,10 @@ impl State {
     pub fn typed(&mut self, typed: &Typed) -> Vec<Effect> {
         match typed {
             Typed::Focus(_) => Vec::new(),
+            Typed::Strange => {
+                self.hint("what was typed is not UTF-8 and is left out; set the terminal to UTF-8");
+                Vec::new()
+            }
             Typed::Paste(text) => {
                 if let Some(effects) = self.paste_to_question(text) {
                     return effects;

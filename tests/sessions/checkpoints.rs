@@ -5,7 +5,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use kli::session::checkpoint::{Digest, State, View};
 use serde_json::json;
 
 use super::{recorded, says};
-use crate::harness::Env;
+use crate::harness::{Env, Ran};
 
 fn id(file: &Path) -> String {
     let stem = file.file_stem().unwrap().to_str().unwrap();
@@ -157,6 +157,98 @@ fn a_state_directory_that_takes_none_is_said_once_and_the_tools_work() {
     out.exits(0);
     assert!(!out.err.contains("checkpoint"), "{}", out.err);
     assert!(!env.home().join(".local/state/kli/checkpoints").exists());
+}
+
+/// Runs kli with its checkpoints on a file system of their own that is soon full, and returns what it
+/// said, and what is left of them, to be looked at outside.
+fn on_a_small_disk(env: &Env, before: &str) -> (Ran, PathBuf) {
+    let copied = env.home().join("copied");
+    let script = format!(
+        "set -e; state=~/.local/state/kli; mkdir -p $state/checkpoints ~/copied\n\
+         mount -t tmpfs -o mode=700,size=64k small $state/checkpoints\n\
+         code=0; ( {before} exec \"$0\" -p go ) || code=$?\n\
+         cp -a $state/checkpoints ~/copied/; exit $code"
+    );
+    let kli = env.command(&[]);
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", "30", "unshare", "-Urm", "sh", "-c"]).arg(script);
+    command.arg(kli.get_program()).current_dir(env.work()).env_clear();
+    command.envs(kli.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    (Ran::from(command.stdin(Stdio::null()).output().unwrap()), copied)
+}
+
+fn name_of(digest: Digest) -> String {
+    json!(digest).as_str().unwrap().to_owned()
+}
+
+/// What a copied store holds: each content that is named is whole, and there is nothing else.
+fn whole(env: &Env, root: &Path) -> Vec<PathBuf> {
+    let id = id(&env.sessions()[0]);
+    let workspace = fs::canonicalize(env.work()).unwrap();
+    let view = View::read(root, &workspace, &id).unwrap().unwrap();
+    let mut named = vec!["log.jsonl".to_owned()];
+    let mut files = Vec::new();
+    for change in view.book().changes() {
+        let State::File { digest, .. } = change.before else { panic!("{change:?}") };
+        assert!(view.content(digest).unwrap().is_some(), "half a content: {change:?}");
+        named.push(name_of(digest));
+        files.push(change.path.path().to_owned());
+    }
+    let place = fs::read_dir(root.join("checkpoints")).unwrap().next().unwrap().unwrap().path();
+    for entry in fs::read_dir(place.join(&id)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        // A content whose line had no room is named by nothing, and goes with the next opening.
+        let is_whole = || name_of(Digest::of(&fs::read(place.join(&id).join(&name)).unwrap()));
+        assert!(named.contains(&name) || is_whole() == name, "{name} is left");
+    }
+    let log = fs::read_to_string(place.join(&id).join("log.jsonl")).unwrap();
+    assert!(log.ends_with('\n') && log.lines().all(|line| line.ends_with('}')), "{log}");
+    files
+}
+
+#[test]
+fn a_full_disk_takes_no_edit_and_leaves_no_half_checkpoint() {
+    const COUNT: usize = 30;
+    let of = |count: usize, edits: &dyn Fn(usize) -> serde_json::Value| {
+        let mut answers: Vec<_> = (0..count)
+            .map(|n| json!({ "calls": [{ "name": "edit", "arguments": edits(n) }] }))
+            .collect();
+        answers.push(says("done"));
+        recorded(&answers)
+    };
+    let change =
+        |n: usize| json!({ "path": format!("f{n}"), "edits": [{ "old": "old", "new": "new" }] });
+    // Until it is full, and one that has no room at all.
+    for (length, before, said) in [
+        (3_000, "", "no space left on device"),
+        (100_000, "", "no space left on device"),
+        // 48 KiB in the shell's blocks of 512 bytes; the edit itself makes the file short.
+        (60_000, "ulimit -f 96;", "file too large"),
+    ] {
+        let long = "x".repeat(length);
+        let short = |n: usize| {
+            let old = format!("{n} {long}");
+            json!({ "path": format!("f{n}"), "edits": [{ "old": old, "new": "short" }] })
+        };
+        let is_short = length == 60_000;
+        let env = if is_short { of(2, &short) } else { of(COUNT, &change) };
+        let count = if is_short { 2 } else { COUNT };
+        for n in 0..count {
+            fs::write(env.work().join(format!("f{n}")), format!("old {n} {long}")).unwrap();
+        }
+        let (ran, root) = on_a_small_disk(&env, before);
+        ran.exits(0).says(said);
+        assert_eq!(ran.err.matches("no checkpoint is kept").count(), 1, "{}", ran.err);
+        for n in 0..count {
+            let now = fs::read_to_string(env.work().join(format!("f{n}"))).unwrap();
+            let wanted = if is_short { "old short".to_owned() } else { format!("new {n} {long}") };
+            assert!(now == wanted, "half an edit: {now:.40}");
+        }
+        let kept = whole(&env, &root).len();
+        // The control: what has room is kept.
+        let wanted = if length == 3_000 { 5..COUNT } else { 0..1 };
+        assert!(wanted.contains(&kept), "{length}: {kept} are kept");
+    }
 }
 
 #[test]

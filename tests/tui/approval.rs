@@ -296,6 +296,46 @@ fn line_by_line_it_asks_and_is_answered() {
 }
 
 #[test]
+fn line_by_line_a_line_that_was_begun_before_the_question_does_not_answer_it() {
+    let env = env(&[bash("until [ -e go ]; do sleep 0.05; done"), bash("touch made")]);
+    let made = || env.work().join("made").exists();
+    let mut tty = Tty::kli(&env, &["--plain", "--profile", "careful"]);
+    tty.sees("> ");
+    tty.press("go\r");
+    let asked = |tty: &mut Tty, end: &str| {
+        let end = format!("\n? {end}");
+        let end = end.trim_end().to_owned();
+        tty.until("an answer is waited for", |screen| screen.trim_end().ends_with(&end));
+    };
+    asked(&mut tty, "");
+    tty.press("y\r");
+    // Half a line that would be an answer, while the first command runs.
+    tty.sees("running bash");
+    tty.press("y");
+    tty.settles();
+    fs::write(env.work().join("go"), "").unwrap();
+    tty.sees("what you have begun to write");
+    asked(&mut tty, "y");
+    let modes = tty.changed();
+    assert_eq!(modes, None, "the terminal edits lines as before");
+    tty.press("\r");
+    asked(&mut tty, "");
+    tty.settles();
+    assert!(!made(), "{}", tty.screen());
+    // The control: a line that is written at the question answers.
+    tty.press("y\r");
+    done(&mut tty);
+    assert!(made());
+    tty.press("/quit\r");
+    assert_eq!(tty.ends(), Some(0));
+    assert!(!tty.bytes.contains(&0x1b));
+    // What was begun went where it was meant to go: to the agent.
+    let said =
+        |line: &&Value| line["message"]["role"] == "user" && line.to_string().contains("\"y\"");
+    assert_eq!(env.session().iter().filter(said).count(), 1, "{:#?}", env.session());
+}
+
+#[test]
 fn a_command_of_ones_own_runs_is_told_or_not_and_can_be_interrupted() {
     let env = env(&[]);
     let mut tty = begin(&env);

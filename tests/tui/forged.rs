@@ -32,8 +32,7 @@ fn heard() -> Answer {
 
 /// A call of a command that is longer than the screen.
 fn call() -> Answer {
-    let rows: String = (1..60).map(|row| format!(": row {row}\n")).collect();
-    let command = json!({ "command": format!("{rows}touch ran") });
+    let command = json!({ "command": format!("{}touch ran", ": a row\n".repeat(60)) });
     Answer::new(message([tool_use("a", "bash", &command.to_string())]))
 }
 

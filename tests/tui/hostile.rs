@@ -175,3 +175,17 @@ fn a_report_on_a_line_slower_than_a_hand_types_nothing() {
     tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
 }
+
+#[test]
+fn bytes_that_are_not_utf_8_are_left_out_and_that_is_said() {
+    let env = Env::new();
+    replay(&env, &json!({ "text": "heard" }).to_string());
+    let mut tty = Tty::kli(&env, &[]);
+    tty.sees("say what to do");
+    // A terminal in Latin-1 sends these for `ä` and `ö`.
+    tty.send(b"b\xe4r\xf6");
+    tty.sees("is not UTF-8 and is left out");
+    tty.sees("› br");
+    tty.press("\x03\x03");
+    assert_eq!(tty.ends(), Some(0));
+}

@@ -124,6 +124,25 @@ enum Verdict {
     Leave(String),
 }
 
+/// What came of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It reads as it is to.
+    Done,
+    /// It was left alone, and `force` may say otherwise.
+    Left,
+    /// The run may not write it; nothing is decided about it.
+    Refused,
+}
+
+/// What is said where the run may not write a file, with the command that asks again.
+fn refused(again: &str) -> String {
+    format!(
+        "what may not be written here waits: `{again}` again once the run may write it (`/authority` says \
+         who refuses, `/profile` chooses another profile)\n"
+    )
+}
+
 impl Checkpointing {
     /// Undoes changes, and says what it did.
     ///
@@ -187,10 +206,18 @@ impl Checkpointing {
             self.begin_undo(by);
         }
         let (mut text, mut numbers, mut left) = (String::new(), Vec::new(), Vec::new());
+        let mut is_refused = false;
         for (step, verdict) in self.judge_all(&steps, words.force) {
-            let (line, is_done) =
-                if asks { (would(step, &verdict), true) } else { self.act(subject, step, verdict) };
-            if is_done { &mut numbers } else { &mut left }.extend(&step.numbers);
+            let (line, outcome) = if asks {
+                (would(step, &verdict), Outcome::Done)
+            } else {
+                self.act(subject, step, verdict)
+            };
+            match outcome {
+                Outcome::Done => numbers.extend(&step.numbers),
+                Outcome::Left => left.extend(&step.numbers),
+                Outcome::Refused => is_refused = true,
+            }
             let _infallible = writeln!(text, "  {line}");
         }
         let head = prompts
@@ -220,10 +247,16 @@ impl Checkpointing {
                 "what was left alone can be put back all the same: `{again} force`"
             );
         }
+        if is_refused {
+            report.push_str(&refused(again));
+        }
         self.end_undo();
-        self.there(|store| store.undone(numbers, left, by))
-            .map_err(|error| format!("{report}{error}"))?;
-        Ok(Report { text: report, asks, is_done: true })
+        let is_done = !(numbers.is_empty() && left.is_empty());
+        if is_done {
+            self.there(|store| store.undone(numbers, left, by))
+                .map_err(|error| format!("{report}{error}"))?;
+        }
+        Ok(Report { text: report, asks, is_done })
     }
 
     /// Takes the last undoing back.
@@ -250,13 +283,16 @@ impl Checkpointing {
             self.end_undo();
         }
         let (mut lines, mut left, mut is_done) = (String::new(), Vec::new(), false);
+        let (mut is_left, mut is_refused) = (false, false);
         for (step, verdict) in self.judge_all(&steps, words.force) {
             let line = if asks {
                 would(step, &verdict)
             } else {
-                let (line, done) = self.act_on(subject, step, verdict, keep);
-                is_done |= done;
-                if !done {
+                let (line, outcome) = self.act_on(subject, step, verdict, keep);
+                is_done |= outcome == Outcome::Done;
+                is_left |= outcome == Outcome::Left;
+                is_refused |= outcome == Outcome::Refused;
+                if outcome != Outcome::Done {
                     left.push(&step.path);
                 }
                 line
@@ -273,8 +309,11 @@ impl Checkpointing {
         self.end_undo();
         let head = if is_done { "took the last undoing back" } else { "nothing was taken back" };
         let mut text = format!("{head}:\n{lines}");
-        if !left.is_empty() {
+        if is_left {
             text.push_str("what was left alone can be taken back all the same: `/redo force`\n");
+        }
+        if is_refused {
+            text.push_str(&refused("/redo"));
         }
         if is_done {
             self.there(|store| {
@@ -331,7 +370,7 @@ impl Checkpointing {
         }
     }
 
-    fn act(&self, subject: &Subject, step: &Step, verdict: Verdict) -> (String, bool) {
+    fn act(&self, subject: &Subject, step: &Step, verdict: Verdict) -> (String, Outcome) {
         self.act_on(subject, step, verdict, Some(self))
     }
 
@@ -342,7 +381,7 @@ impl Checkpointing {
         step: &Step,
         verdict: Verdict,
         keep: Option<&dyn Keep>,
-    ) -> (String, bool) {
+    ) -> (String, Outcome) {
         let file = name(&step.path);
         let path = self.workspace().join(step.path.path());
         let part = if step.is_part {
@@ -352,8 +391,8 @@ impl Checkpointing {
         };
         let never = AtomicBool::new(false);
         let changed = match verdict {
-            Verdict::Already => return (format!("as before: `{file}`"), true),
-            Verdict::Leave(why) => return (format!("left alone: `{file}` {why}"), false),
+            Verdict::Already => return (format!("as before: `{file}`"), Outcome::Done),
+            Verdict::Leave(why) => return (format!("left alone: `{file}` {why}"), Outcome::Left),
             Verdict::Put(..) | Verdict::Remove(_) => {
                 // The person asked for it, and sees what it is.
                 let request = Request::path(Atom::FileWrite, &path);
@@ -371,13 +410,15 @@ impl Checkpointing {
                             }),
                         Verdict::Already | Verdict::Leave(_) => Ok(String::new()),
                     },
-                    Err(denial) => return (format!("left alone: `{file}`: {denial}"), false),
+                    Err(denial) => {
+                        return (format!("left alone: `{file}`: {denial}"), Outcome::Refused);
+                    }
                 }
             }
         };
         match changed {
-            Ok(line) => (line, true),
-            Err(error) => (format!("left alone: `{file}`: {}", error.sentence()), false),
+            Ok(line) => (line, Outcome::Done),
+            Err(error) => (format!("left alone: `{file}`: {}", error.sentence()), Outcome::Left),
         }
     }
 

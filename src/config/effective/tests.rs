@@ -157,6 +157,7 @@ fn a_project_chooses_among_the_providers_that_the_user_uses() {
             "ollama/x",
             false,
         ),
+        (r#"{ "providers": { "ollama": {} } }"#, "ollama/x", false),
         (aliases, "work/z", false),
         (aliases, "openai/z", false),
         (aliases, "ollama/z", true),

@@ -132,6 +132,7 @@ fn every_error_names_file_line_column_and_key() {
         ("{ \"model\": \"/x\" }", "`/x` names no model"),
         ("{ \"model\": \"a/\" }", "`a/` names no model"),
         ("{ \"model\": \"a/b c\" }", "`a/b c` names no model"),
+        ("{ \"model\": \"a/b\u{202e}c\" }", "`a/b\\u{202e}c` names no model"),
         (
             "{ \"profile\": \"read only\" }",
             "`profile`: `read only` cannot be a name; use at most 128 letters",

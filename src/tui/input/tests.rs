@@ -201,8 +201,15 @@ fn a_paste_of_a_megabyte_is_exact_and_one_of_any_size_bounded() {
 }
 
 #[test]
-fn bytes_that_are_no_character_are_dropped() {
-    assert_eq!(text(&whole(b"a\xff\xc3b\xe6\xbcc\x80d")), "abcd");
+fn bytes_that_are_no_character_are_left_out_and_told() {
+    let typed = whole(b"a\xff\xc3b\xe6\xbcc\x80d\xed\xa0\x80");
+    assert_eq!(text(&typed), "abcd");
+    assert_eq!(typed.iter().filter(|typed| **typed == Typed::Strange).count(), 5, "{typed:?}");
+    assert!(!whole("aé漢🙂".as_bytes()).contains(&Typed::Strange), "control");
+    // One that is cut off is told when nothing more comes.
+    let mut parser = Parser::default();
+    assert_eq!(parser.feed(b"\xe4"), []);
+    assert_eq!(parser.timeout(), [Typed::Strange]);
 }
 
 proptest::proptest! {

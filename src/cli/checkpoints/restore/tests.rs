@@ -102,6 +102,34 @@ impl Stage {
 }
 
 #[test]
+fn what_the_authority_refuses_waits_and_is_not_to_be_forced() {
+    let mut stage = Stage::new();
+    fs::write(stage.path("a"), "old").unwrap();
+    stage.prompt();
+    stage.write("a", "new");
+    let may = stage.subject.clone();
+    let narrow = || Subject::new([(Source::Flag("--read-only".into()), Narrowing::ReadOnly)]);
+    for words in ["", "force"] {
+        stage.subject = narrow();
+        let text = stage.undo(words).unwrap();
+        assert!(text.contains("left alone: `a`: denied: "), "{text}");
+        assert!(!text.contains("force") && text.contains("`/undo` again once"), "{text}");
+        assert_eq!(stage.get("a").unwrap(), "new");
+        stage.subject = may.clone();
+        stage.undo("").unwrap();
+        assert_eq!(stage.get("a").unwrap(), "old", "no word is needed for it later");
+        stage.subject = narrow();
+        let text = stage.redo_with(words).unwrap();
+        assert!(text.starts_with("nothing was taken back:"), "{text}");
+        assert!(!text.contains("force") && text.contains("`/redo` again once"), "{text}");
+        assert_eq!(stage.get("a").unwrap(), "old");
+        stage.subject = may.clone();
+        stage.redo().unwrap();
+        assert_eq!(stage.get("a").unwrap(), "new");
+    }
+}
+
+#[test]
 fn undo_goes_back_prompt_by_prompt_and_redo_forward() {
     let mut stage = Stage::new();
     fs::write(stage.path("a"), "mine").unwrap();
