@@ -29,8 +29,10 @@ fn the_display_state_chooses_a_model_and_nothing_else() {
     for (text, part) in [
         ("{", "ui.json"),
         ("[]", "expected an object"),
-        ("{ \"model\": \"replay/demo\" }", "names a model of no provider that is known"),
-        ("{ \"model\": \"evil/x\" }", "names a model of no provider that is known"),
+        ("{ \"model\": \"replay/demo\" }", "or of no provider that is known"),
+        ("{ \"model\": \"evil/x\" }", "or of no provider that is known"),
+        ("{ \"model\": \"ollama/x\" }", "of the provider `ollama`, which the settings do not use"),
+        ("{ \"model\": \"openai/x\" }", "`\"providers\": { \"openai\": {} }`"),
         (&" ".repeat(65 * 1024), "longer than 65536 bytes"),
     ] {
         fs::write(&file, text).unwrap();
@@ -38,6 +40,10 @@ fn the_display_state_chooses_a_model_and_nothing_else() {
         ran.says(part).says("what was chosen there is left out");
         assert!(ran.out.contains("model = \"anthropic/declared\"  (user settings)\n"), "{ran:?}");
     }
+    // Once the settings name the provider, a model of it may be chosen.
+    env.settings(r#"{ "model": "anthropic/declared", "providers": { "ollama": {} } }"#);
+    fs::write(&file, r#"{ "model": "ollama/x" }"#).unwrap();
+    assert!(show().out.contains("model = \"ollama/x\"  (display state)\n"));
     fs::remove_file(&file).unwrap();
     let outside = env.home().join("outside.json");
     fs::write(&outside, r#"{ "model": "anthropic/chosen" }"#).unwrap();

@@ -279,6 +279,9 @@ fn while_the_agent_works_the_conversation_is_not_changed() {
     tty.sees("replay/x");
     // A model that is replayed is for this conversation: a display state may not name one.
     says(&mut tty, "/model replay/demo", "for this conversation only");
+    // Nor one of a provider that the settings do not use.
+    says(&mut tty, "/model ollama/x", "model: ollama/x");
+    tty.sees("a display state names no model of the provider `ollama`");
     leaves(&mut tty);
     assert_eq!(display_state(&env), json!({ "theme": "dark" }));
 }
