@@ -123,7 +123,7 @@ pub(crate) fn run(run: &RunArguments, handed: &Handed) -> Result<u8, CliError> {
         terminal::note(&format!("kli: processes {:?} could not be ended", survivors.0));
     }
     let end = end?;
-    if let Some(session) = &end.session {
+    if let Ok(session) = begun(&setup, end.session.as_deref(), "go on with") {
         terminal::note(&format!("kli: go on with `kli --resume {session}`"));
     }
     Ok(end.code)

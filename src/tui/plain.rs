@@ -22,11 +22,13 @@ use crate::agent::Event;
 use super::{
     approval::{Asking, LINES, PAUSE},
     block::{self, Kind},
+    cells::wrap,
     edge::{Answer, Conversation, End, Look, Root, is_silent, read, size, writer::Writer},
     ending,
     found::Found,
     key::{Key, Typed},
     state::{Effect, State},
+    style::{Line, Span, Style},
 };
 
 /// How long a terminal has to take what is printed last.
@@ -92,7 +94,10 @@ pub async fn run_plain(
         "kli, {}, {}, profile {}. /help lists commands.\n",
         facts.model, facts.confinement, facts.profile
     );
-    plain.print(&super::cells::clean(&hello));
+    let hello = [Span::new(super::cells::clean(hello.trim_end()), Style::PLAIN)];
+    for row in wrap(&hello, &Line::default(), &Line::default(), width) {
+        plain.print(&format!("{}\n", row.text()));
+    }
     if let Some(prompt) = look.prompt {
         let effects = plain.state.submit(prompt);
         plain.perform(effects);

@@ -342,8 +342,11 @@ fn a_command_of_ones_own_runs_is_told_or_not_and_can_be_interrupted() {
     tty.press("!echo told-$((1+1)); pwd\r");
     tty.sees("told-2");
     tty.sees("› !echo");
+    // What it printed is seen before the agent is idle again.
+    tty.sees("say what to do");
     tty.press("!!touch untold; echo quiet-$((1+1))\r");
     tty.sees("quiet-2");
+    tty.sees("say what to do");
     assert!(env.work().join("untold").exists(), "the profile asks the agent, not the person");
     tty.press("!sleep 60\r");
     tty.sees("running bash");

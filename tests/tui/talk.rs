@@ -169,6 +169,12 @@ fn commands_print_what_the_command_line_prints() {
 fn before_anything_was_said_there_is_nothing_to_export_or_copy() {
     let env = Env::new();
     replay(&env, &answer("Hello."));
+    // Nor is there anything to go on with.
+    let mut tty = Tty::kli(&env, &[]);
+    tty.sees("say what to do");
+    tty.press("\x04");
+    assert_eq!(tty.ends(), Some(0));
+    assert!(!tty.all().iter().any(|row| row.contains("--resume")), "{:#?}", tty.all());
     let mut tty = Tty::sized(&env, &[], 40, 100);
     tty.sees("say what to do");
     for command in ["/export", "/fork", "/diff", "/export x.md"] {
@@ -190,6 +196,7 @@ fn before_anything_was_said_there_is_nothing_to_export_or_copy() {
     assert!(env.work().join("x.md").exists());
     tty.press("\x04");
     assert_eq!(tty.ends(), Some(0));
+    assert!(tty.all().iter().any(|row| row.contains("go on with `kli --resume")));
 }
 
 #[test]
