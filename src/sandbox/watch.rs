@@ -301,11 +301,14 @@ fn tree<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 }
 
 /// The innermost of a tree and those around it whose own name the host cannot give to something else:
-/// then that would be seen there without the mask. On an overlay and in the jail's own file systems the
-/// host changes no name.
+/// then that would be seen there without the mask. On an overlay, which has the hidden names once more, and in
+/// the jail's own file systems the host changes no name.
 fn firm<'a>(plan: &'a Plan, mut tree: &'a Mount) -> &'a Mount {
     let on_overlay = |path: &Path| {
-        plan.overlays.iter().any(|it| path != it.anchor && path.starts_with(&it.anchor))
+        let lies_in = |around: &Path| path != around && path.starts_with(around);
+        // Nor what is shown over one as it is on the host.
+        plan.overlays.iter().any(|it| lies_in(&it.anchor))
+            && !plan.rebinds.iter().any(|it| lies_in(&it.path))
     };
     while tree.kind.is_bind() && !on_overlay(&tree.destination) {
         let outer = tree.destination.parent().and_then(|above| self::tree(&plan.mounts, above));

@@ -119,7 +119,7 @@ struct Node<'a> {
 impl<'a> Node<'a> {
     fn of(overlay: &'a Overlay) -> Self {
         let mut root = Self::default();
-        for name in &overlay.names {
+        for name in overlay.names.iter().chain(&overlay.under) {
             let Ok(below) = name.path.strip_prefix(&overlay.anchor) else { continue };
             let mut node = &mut root;
             for part in below.components() {
@@ -263,8 +263,9 @@ fn fill(
                     };
                     fill(node, top.as_fd(), middle.as_ref().map(AsFd::as_fd), real.as_fd())?;
                 }
-                // Gone since the plan: whatever comes there has not been looked at.
-                Err(Errno::NOENT) => whiteout(top, name)?,
+                // Gone since the plan: whatever comes there has not been looked at. Or out of reach of these
+                // ids, which the inside has too.
+                Err(Errno::NOENT | Errno::ACCESS) => whiteout(top, name)?,
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     let stat = rustix::fs::statat(real, *name, AtFlags::SYMLINK_NOFOLLOW)?;
                     // Below a file there is nothing. A link was none when the plan was made.

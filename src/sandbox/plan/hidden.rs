@@ -21,6 +21,10 @@ pub struct Overlay {
     pub reason: String,
     /// What its top layer has; none of them inside another.
     pub names: Vec<Name>,
+    /// What it has besides: names that a mount lies over and that are held there. When the host moves a
+    /// directory, a look-up of its new name takes the kernel's entry for the old one away, with the
+    /// mounts on it; then the old name shows this overlay.
+    pub under: Vec<Name>,
 }
 
 /// A name in the top layer of an overlay.
@@ -259,7 +263,14 @@ pub(super) fn hold(
             continue;
         }
         match ground.trouble(&anchor) {
-            None => held.overlays.push(Overlay { anchor, reason, names: Vec::new() }),
+            None => {
+                held.overlays.push(Overlay {
+                    anchor,
+                    reason,
+                    names: Vec::new(),
+                    under: Vec::new(),
+                });
+            }
             Some(because) => {
                 let asked = facts.home_anchors.contains(&anchor)
                     || extra.iter().any(|(path, _)| *path == anchor);
@@ -302,25 +313,24 @@ pub(super) fn hold(
         };
         match by_mount {
             Ok(overlay) => {
-                let path = match it.kind {
-                    NameKind::Absent => first_missing(&it, create),
-                    _ => it.path,
-                };
+                let name = name_of(it, create);
                 // Many names may lie in one directory that is not there.
                 let same = |last: &Name| {
-                    last.kind == NameKind::Absent && last.path.as_os_str() == path.as_os_str()
+                    last.kind == NameKind::Absent && last.path.as_os_str() == name.path.as_os_str()
                 };
-                if overlay.names.last().is_some_and(same) {
-                    continue;
+                if name.kind != NameKind::Absent || !overlay.names.last().is_some_and(same) {
+                    overlay.names.push(name);
                 }
-                overlay.names.push(Name {
-                    path,
-                    kind: it.kind,
-                    is_link: it.is_link,
-                    reason: it.reason,
-                });
             }
-            Err(because) => by_mounts(it, &because, &ground, &mut held, notes),
+            Err(because) => {
+                let around = |overlay: &&mut Overlay| {
+                    it.path != overlay.anchor && it.path.starts_with(&overlay.anchor)
+                };
+                if let Some(overlay) = held.overlays.iter_mut().find(around) {
+                    overlay.under.push(name_of(it.clone(), create));
+                }
+                by_mounts(it, &because, &ground, &mut held, notes);
+            }
         }
     }
     for overlay in &mut held.overlays {
@@ -389,6 +399,15 @@ fn by_mounts(
         ));
         held.awaited.push(mount);
     }
+}
+
+/// A place as a name of an overlay.
+fn name_of(it: Wanted, create: &[Create]) -> Name {
+    let path = match it.kind {
+        NameKind::Absent => first_missing(&it, create),
+        _ => it.path,
+    };
+    Name { path, kind: it.kind, is_link: it.is_link, reason: it.reason }
 }
 
 /// What of an absent path will be missing when the launcher has made its directories.

@@ -260,3 +260,46 @@ fn an_overlay_cuts_the_sockets_and_pipes_of_the_home_also_later_ones() {
         assert_eq!(String::from_utf8_lossy(&heard.stdout), "control\n");
     });
 }
+
+#[test]
+fn a_workspace_that_the_host_moves_away_and_makes_anew_stays_hidden_by_its_names() {
+    for_both(|world| {
+        world.spec(r#"{"denyRead":["./.env","./sub/.env","./.later"]}"#);
+        for (name, repository) in
+            [("home/base", false), ("home/repository", true), ("apart", false)]
+        {
+            let base = world.dir(name);
+            let workspace = base.join("ws");
+            let make = |text: &str| {
+                for below in [".env", "sub/.env"] {
+                    world.file(Path::new(name).join("ws").join(below), text);
+                }
+            };
+            make("SECRET-OLD");
+            let names = "../ws/.env ../ws/sub/.env ../ws/.later";
+            // What looks the new name up takes the old one's mount along.
+            let look = format!("ls -lR .. >&2; cat .env sub/.env {names} 2>/dev/null; echo end");
+            let mut start = world.command(world.launcher());
+            start.arg("run").arg("--spec").arg(world.spec_file()).args(["--", "sh", "-c"]);
+            start.arg(format!("touch up; until test -e go; do sleep 0.02; done; {look}"));
+            start.current_dir(&workspace).stdout(Stdio::piped()).stderr(Stdio::piped());
+            if repository {
+                let mut git = world.command("git");
+                ok(&git.args(["init", "-q", ".."]).current_dir(&workspace).output().unwrap());
+            }
+            let child = start.spawn().unwrap();
+            assert!(wait_for(Duration::from_secs(10), || workspace.join("up").exists()));
+            let old = base.join("old");
+            fs::rename(&workspace, &old).unwrap();
+            make("SECRET-NEW");
+            world.file(Path::new(name).join("ws/.later"), "SECRET-LATER");
+            std::thread::sleep(Duration::from_millis(300));
+            fs::write(old.join("go"), "").unwrap();
+            let output = child.wait_with_output().unwrap();
+            let control =
+                world.command("sh").args(["-c", &look]).current_dir(&old).output().unwrap();
+            assert_eq!(out(&control).matches("SECRET").count(), 5, "{control:?}");
+            assert_eq!(ok(&output), "end\n", "{base:?}: {output:?}");
+        }
+    });
+}

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::jail::{Who, World, ok, out, wait_for};
+use crate::jail::{Who, World, err, ok, out, wait_for};
 
-use super::{Row, code, row};
+use super::{Row, code, outside, row};
 
 const READ_ONLY: &str = "Read-only file system";
 const NO_MOUNT: &str = "must be superuser|permission denied|Operation not permitted";
@@ -180,6 +180,20 @@ fn hidden() -> Vec<Row> {
             assert!(ok(&world.in_namespace(&format!("{bind}{look}"))).contains("SECRET-NETRC"));
             let script = format!("{bind}cd \"$W/home/project\" && \"$L\" run --spec \"$SPEC\" -- sh -c '{look}; echo end'");
             out(&world.in_namespace(&script))
+        })
+        .refused("end"),
+        code(2, "read after the host made the workspace anew", |world| {
+            let run = outside(
+                world,
+                "mkdir ~/ws && echo SECRET-OLD > ~/ws/.env && cd ~/ws || exit; \
+                 (until test -e up; do sleep 0.02; done; mv ~/ws ~/old; mkdir ~/ws; \
+                 echo SECRET-NEW > ~/ws/.env; sleep 0.3; touch ~/old/go) & \
+                 \"$L\" run --spec \"$SPEC\" -- sh -c 'touch up; until test -e go; do sleep 0.02; done; \
+                 ls ../old >/dev/null; cat .env ../ws/.env; echo end'; \
+                 wait; cat ~/old/.env ~/ws/.env >&2; rm -r ~/old ~/ws",
+            );
+            assert_eq!(err(&run).matches("SECRET").count(), 2, "{run:?}");
+            out(&run)
         })
         .refused("end"),
         code(2, "read in a layer of an overlay", |world| {
