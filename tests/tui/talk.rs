@@ -149,7 +149,7 @@ fn commands_print_what_the_command_line_prints() {
     tty.press("hi\r");
     tty.sees("Hello.");
     tty.press("/clear\r");
-    tty.sees("a new session; `/resume` goes back");
+    tty.sees("a new session begins; `/resume` goes back");
     tty.press("/sessions\r");
     let listed = env.kli(&["sessions", "list"]);
     listed.exits(0);
