@@ -170,7 +170,7 @@ fn every_colour_of_kli_s_own_is_a_role_s() {
     }
 }
 
-const NARROW: [&str; 60] = [
+const NARROW: [&str; 61] = [
     "",
     "› mend the header",
     "",
@@ -229,11 +229,12 @@ const NARROW: [&str; 60] = [
     "error: no way to",
     "       `example`",
     "──",
+    "",
     "› next",
     "jail: net on · 3 hi…",
 ];
 
-const WIDE: [&str; 43] = [
+const WIDE: [&str; 44] = [
     "",
     "› mend the header",
     "",
@@ -275,6 +276,7 @@ const WIDE: [&str; 43] = [
     "· the log cannot be written",
     "error: no way to `example`",
     "──",
+    "",
     "› next",
     "jail: net on · 3 hidden · ~/src/x · anthropic/claude-sonnet-4-5 · 0 % of context",
 ];
