@@ -84,6 +84,8 @@ fn yes_runs_it_and_keys_from_before_do_not_say_it() {
     tty.press("yy");
     tty.sees("several keys at once answer nothing");
     assert!(!made.exists(), "nothing was done so far");
+    tty.settles();
+    assert!(tty.is_taken());
     tty.press("y");
     done(&mut tty);
     assert!(made.exists());
