@@ -84,6 +84,8 @@ fn yes_runs_it_and_keys_from_before_do_not_say_it() {
     tty.press("yy");
     tty.sees("several keys at once answer nothing");
     assert!(!made.exists(), "nothing was done so far");
+    tty.settles();
+    assert!(tty.is_taken());
     tty.press("y");
     done(&mut tty);
     assert!(made.exists());
@@ -339,18 +341,24 @@ fn line_by_line_a_line_that_was_begun_before_the_question_does_not_answer_it() {
 fn a_command_of_ones_own_runs_is_told_or_not_and_can_be_interrupted() {
     let env = env(&[]);
     let mut tty = begin(&env);
+    // What it prints is seen before it has ended, and the next one needs an agent that is idle.
+    let ended = |tty: &mut Tty, title: &str| {
+        let row = format!("✓ bash {title}");
+        tty.until(&row, |screen| screen.contains(&row) && !screen.contains("interrupts"));
+    };
     tty.press("!echo told-$((1+1)); pwd\r");
     tty.sees("told-2");
     tty.sees("› !echo");
-    // What it printed is seen before the agent is idle again.
-    tty.sees("say what to do");
+    ended(&mut tty, "echo told-");
     tty.press("!!touch untold; echo quiet-$((1+1))\r");
     tty.sees("quiet-2");
-    tty.sees("say what to do");
+    ended(&mut tty, "touch untold");
     assert!(env.work().join("untold").exists(), "the profile asks the agent, not the person");
     tty.press("!sleep 60\r");
     tty.sees("running bash");
+    let start = Instant::now();
     while !tty.screen().contains("· interrupted") {
+        assert!(start.elapsed() < super::PATIENCE, "{}", tty.screen());
         tty.press("\x1b");
         tty.look(Duration::from_millis(200));
     }

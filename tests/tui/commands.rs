@@ -376,3 +376,34 @@ fn a_display_state_that_was_forged_in_a_jail_changes_nothing_but_how_it_looks() 
         assert_eq!((server.requests().len(), evil.requests().len()), (0, 0));
     });
 }
+
+#[test]
+fn where_no_new_conversation_can_begin_the_one_that_is_there_goes_on() {
+    let server =
+        FakeModel::strict(["one", "two"].map(|said| Answer::new(message([text(said)]))).into());
+    let env = Env::new().at(&server.base_url());
+    let system = env.home().join("system.txt");
+    fs::write(&system, "Be brief.").unwrap();
+    let mut tty =
+        Tty::sized(&env, &["--append-system-prompt-file", system.to_str().unwrap()], 40, 160);
+    tty.sees("say what to do");
+    tty.press("the first prompt\r");
+    tty.sees("one");
+    fs::remove_file(&system).unwrap();
+    tty.press("/clear\r");
+    tty.sees("system.txt");
+    fs::write(&system, "Be brief.").unwrap();
+    tty.press("\x15/profile read-only\r");
+    tty.sees("profile: read-only, for this conversation");
+    tty.press("the second prompt\r");
+    tty.sees("two");
+    let sent = server.bodies()[1].to_string();
+    assert!(sent.contains("the first prompt") && sent.contains("the second prompt"), "{sent}");
+    tty.press("\x04");
+    assert_eq!(tty.ends(), Some(0));
+    let said = env.sessions().into_iter().filter(|file| {
+        let text = fs::read_to_string(file).unwrap();
+        text.contains("the first prompt") && text.contains("the second prompt")
+    });
+    assert_eq!(said.count(), 1, "it is one session");
+}

@@ -39,8 +39,10 @@ fn every_row_stands_once_after_any_number_of_sizes() {
         assert_eq!(all.iter().filter(|row| **row == wanted).count(), 1, "{wanted}: {all:#?}");
     }
     assert_eq!(all.iter().filter(|row| row.starts_with("› x")).count(), 1, "{all:#?}");
+    assert!(tty.is_taken());
     tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
+    assert_eq!(tty.left(), [""; 0]);
 }
 
 #[test]

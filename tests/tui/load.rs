@@ -82,6 +82,9 @@ fn keys_are_seen_while_a_megabyte_a_second_streams() {
     assert!(!tty.screen().contains("paragraph 39999 "), "control: it streamed all the time");
     tty.press("\x1b\x1b");
     tty.sees("interrupted");
+    tty.settles();
+    assert!(tty.is_taken());
     tty.press("\x03\x03");
     assert_eq!(tty.ends(), Some(0));
+    assert_eq!(tty.left(), [""; 0]);
 }

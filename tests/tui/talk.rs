@@ -91,6 +91,8 @@ fn an_interrupt_before_any_output_gives_the_prompt_back() {
     tty.sees("Esc again interrupts");
     tty.press("\x1b");
     tty.sees("interrupted");
+    tty.settles();
+    assert!(tty.is_taken());
     tty.until("the prompt in the editor", |screen| {
         screen.lines().filter(|line| line.contains("a mistake")).count() == 1
     });
@@ -102,6 +104,7 @@ fn an_interrupt_before_any_output_gives_the_prompt_back() {
     assert!(tty.all().iter().any(|row| row == "› the right one"));
     tty.press("\x04");
     assert_eq!(tty.ends(), Some(0));
+    assert_eq!(tty.left(), [""; 0]);
 }
 
 #[test]
@@ -228,8 +231,11 @@ fn a_paste_is_exact_and_one_without_an_end_leaves_the_keyboard_alive() {
     }
     tty.sees("Second.");
     assert!(fake.requests()[1].json().to_string().contains("no end and ⚠️ 漢!"));
+    tty.settles();
+    assert!(tty.is_taken());
     tty.press("\x04");
     assert_eq!(tty.ends(), Some(0));
+    assert_eq!(tty.left(), [""; 0]);
 }
 
 #[test]
