@@ -173,7 +173,9 @@ impl Table {
         let Some(own) = self.at(path) else { return found };
         // What covers a layer is none, the overlay itself least of all, which may lie in or on its layers.
         let seen = |entry: &Entry, layer: &Path| {
-            self.at(layer).filter(|around| around.device != entry.device).map(|around| around.id)
+            self.at(layer)
+                .filter(|around| around.device != entry.device)
+                .map(|around| around.device)
         };
         if let Ok(below) = path.strip_prefix(&own.point) {
             let inner = join(&own.root, below);
@@ -185,7 +187,8 @@ impl Table {
             for layer in &entry.layers {
                 let inner = path.strip_prefix(layer).map(|below| join(Path::new("/"), below));
                 let around = seen(entry, layer);
-                if around.is_none() || inner.is_ok() && around != Some(own.id) {
+                let other_overlay = !own.layers.is_empty() && around != Some(own.device);
+                if around.is_none() || inner.is_ok() && other_overlay {
                     continue;
                 }
                 let other =

@@ -137,6 +137,9 @@ fn an_overlay_that_lies_in_its_own_layers_has_no_names_without_end() {
     for path in ["/low/k", "/low/n/k", "/up2/k"] {
         assert_eq!(layered(&[within, second], path), all);
     }
+    // A part of a layer that is mounted on itself is in the overlay all the same.
+    let bound = "3 1 8:1 /low/d /low/d rw - ext4 x rw";
+    assert!(layered(&[within, bound], "/low/d/k").contains(&PathBuf::from("/low/m/d/k")));
     // It covers its layers, and is shown once more.
     let over = "2 1 0:9 / /p rw - overlay o ro,lowerdir=/p/x/y:/p";
     assert_eq!(layered(&[over], "/p/k"), paths(&["/p/k"]));
