@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use super::sorted;
 
+/// The kernel's bound of a path, its end counted.
+const PATH_MAX: usize = 4096;
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -167,16 +170,27 @@ impl Table {
     /// overlays that have it, or a part of it, in a layer. It need not be there.
     pub fn layered(&self, path: &Path) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        if let Some(own) = self.at(path).filter(|own| !own.layers.is_empty())
-            && let Ok(below) = path.strip_prefix(&own.point)
-        {
+        let Some(own) = self.at(path) else { return found };
+        // What covers a layer is none, the overlay itself least of all, which may lie in or on its layers.
+        let seen = |entry: &Entry, layer: &Path| {
+            self.at(layer)
+                .filter(|around| around.device != entry.device)
+                .map(|around| around.device)
+        };
+        if let Ok(below) = path.strip_prefix(&own.point) {
             let inner = join(&own.root, below);
             let inner = inner.strip_prefix("/").unwrap_or(&inner);
-            found.extend(own.layers.iter().map(|layer| join(layer, inner)));
+            let layers = own.layers.iter().filter(|layer| seen(own, layer).is_some());
+            found.extend(layers.map(|layer| join(layer, inner)));
         }
         for entry in &self.entries {
             for layer in &entry.layers {
                 let inner = path.strip_prefix(layer).map(|below| join(Path::new("/"), below));
+                let around = seen(entry, layer);
+                let other_overlay = !own.layers.is_empty() && around != Some(own.device);
+                if around.is_none() || inner.is_ok() && other_overlay {
+                    continue;
+                }
                 let other =
                     match inner.as_deref().map(|inner| (inner, inner.strip_prefix(&entry.root))) {
                         Ok((_, Ok(rest))) => join(&entry.point, rest),
@@ -189,7 +203,8 @@ impl Table {
                 }
             }
         }
-        found.retain(|other| !other.starts_with(path));
+        // Overlays that lie in each other's layers would have names without end, but for the kernel's bound.
+        found.retain(|other| !other.starts_with(path) && other.as_os_str().len() < PATH_MAX);
         sorted::unique(&mut found);
         found
     }

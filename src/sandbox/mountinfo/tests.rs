@@ -110,6 +110,50 @@ fn the_layers_of_an_overlay_are_names_too() {
 }
 
 #[test]
+fn an_overlay_that_lies_in_its_own_layers_has_no_names_without_end() {
+    let layered = |lines: &[&str], path: &str| {
+        let mut text = String::from("1 0 8:1 / / rw - ext4 x rw\n");
+        for line in lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        let table = Table::parse(text.as_bytes()).unwrap();
+        let mut names = BTreeSet::from([PathBuf::from(path)]);
+        let mut new = vec![PathBuf::from(path)];
+        while let Some(name) = new.pop() {
+            assert!(names.len() < 5000, "no end: {name:?}");
+            let others = table.aliases(&name).into_iter().chain(table.layered(&name));
+            new.extend(others.filter(|other| names.insert(other.clone())));
+        }
+        names.into_iter().collect::<Vec<_>>()
+    };
+    let within = "2 1 0:9 / /low/m rw - overlay o rw,lowerdir=/low,upperdir=/up";
+    let all = paths(&["/low/k", "/low/m/k", "/up/k"]);
+    for path in ["/low/k", "/low/m/k", "/up/k"] {
+        assert_eq!(layered(&[within], path), all);
+    }
+    let second = "3 1 0:10 / /low/n rw - overlay o rw,lowerdir=/low,upperdir=/up2";
+    let all = paths(&["/low/k", "/low/m/k", "/low/n/k", "/up/k", "/up2/k"]);
+    for path in ["/low/k", "/low/n/k", "/up2/k"] {
+        assert_eq!(layered(&[within, second], path), all);
+    }
+    // A part of a layer that is mounted on itself is in the overlay all the same.
+    let bound = "3 1 8:1 /low/d /low/d rw - ext4 x rw";
+    assert!(layered(&[within, bound], "/low/d/k").contains(&PathBuf::from("/low/m/d/k")));
+    // It covers its layers, and is shown once more.
+    let over = "2 1 0:9 / /p rw - overlay o ro,lowerdir=/p/x/y:/p";
+    assert_eq!(layered(&[over], "/p/k"), paths(&["/p/k"]));
+    let again = "3 1 0:9 / /b rw - overlay o ro,lowerdir=/p/x/y:/p";
+    assert_eq!(layered(&[over, again], "/b/k"), paths(&["/b/k", "/p/k"]));
+    // Two that cover each other's layers.
+    let crossed = [
+        "2 1 0:9 / /p rw - overlay o ro,lowerdir=/q/x",
+        "3 1 0:10 / /q rw - overlay o ro,lowerdir=/p/x",
+    ];
+    assert!(layered(&crossed, "/p/k").len() < 5000);
+}
+
+#[test]
 fn a_line_that_is_not_understood_is_named() {
     for (text, line) in [
         ("22 1 8:1 / / rw ext4 /dev/sda1 rw\n", 1),
