@@ -200,7 +200,8 @@ fn answer_all(
         };
         let change = (asked.models.is_some() && !failed).then_some(Change::GoOn);
         let is_diff = asked.name == "diff" && !failed;
-        drop(answers.send(Answer { text, errors, failed, is_diff, change, found: None }));
+        let answer = Answer { text, errors, failed, is_diff, change, ..Answer::default() };
+        tell(&asked, answer, answers);
     }
 }
 
@@ -209,7 +210,7 @@ fn tell(asked: &Asked, answer: Answer, answers: &UnboundedSender<Answer>) {
     if asked.name == "name" {
         tell_name(asked.journal.as_ref(), answers);
     }
-    drop(answers.send(answer));
+    drop(answers.send(Answer { to: tui::said(asked.name, &asked.rest), ..answer }));
 }
 
 fn tell_name(journal: Option<&SharedLog>, answers: &UnboundedSender<Answer>) {
@@ -507,9 +508,10 @@ impl Root for House<'_> {
 
     fn ask(&mut self, name: &'static str, rest: String, session: Option<String>) {
         fault::on_demand(&self.setup, fault::Place::Loop);
+        let to = tui::said(name, &rest);
         if matches!(name, "undo" | "redo" | "rewind") {
             let answer = self.put_back(name, &rest, session.as_deref());
-            drop(self.answers.send(answer));
+            drop(self.answers.send(Answer { to, ..answer }));
             return;
         }
         let answer = match self.choose(name, &rest) {
@@ -520,7 +522,7 @@ impl Root for House<'_> {
                 None => return self.look(name, rest, session, None),
             },
         };
-        drop(self.answers.send(answer));
+        drop(self.answers.send(Answer { to, ..answer }));
     }
 
     fn files(&mut self) {

@@ -6,6 +6,7 @@ use crate::display::{Keymap, Theme};
 use super::{
     block::Kind,
     edge::{Answer, Conversation},
+    found::Found,
     state::{Effect, Facts, State},
 };
 
@@ -45,6 +46,9 @@ impl State {
 
     /// Takes the answer of a command, with what it changes here.
     pub(super) fn answer(&mut self, answer: Answer) -> Vec<Effect> {
+        if matches!(answer.found, None | Some(Found::Choices(_))) {
+            self.answers(&answer.to);
+        }
         match answer.change {
             Some(Change::GoOn) if self.work.is_some() => {
                 // The prompt came first.

@@ -125,6 +125,11 @@ pub fn completions(text: &str) -> Vec<&'static Command> {
     COMMANDS.iter().filter(|command| command.name.starts_with(start)).collect()
 }
 
+/// Returns a command as it was said, to tell which one is answered.
+pub fn said(name: &str, rest: &str) -> String {
+    format!("/{name} {rest}")
+}
+
 /// What `/help` says of keys where lines are written.
 pub const LINES: &str = "\
 Enter: send the line; while the agent works: tell it at the next boundary

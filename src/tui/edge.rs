@@ -91,6 +91,8 @@ impl std::fmt::Debug for Conversation {
 /// What a command came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
+    /// The command as [`said`](super::command::said) writes it; empty for what nobody asked for.
+    pub to: String,
     /// What it prints.
     pub text: String,
     /// What it says besides.
@@ -398,7 +400,7 @@ impl Edge {
                         self.talk = talk;
                         self.agent_is_there = true;
                     }
-                    Err(sentence) => self.state.answered("", &sentence, true),
+                    Err(sentence) => self.state.not_begun(how, &what, &sentence),
                 },
                 Effect::Suspend if has_shell() => self.stopping = true,
                 Effect::Suspend => self

@@ -41,6 +41,7 @@ pub mod style;
 pub mod view;
 
 pub use change::{Change, SWITCH};
+pub use command::said;
 pub use earlier::Earlier;
 pub use edge::{Answer, Conversation, Editing, EditorIs, End, Look, Root, run};
 pub use plain::run_plain;

@@ -158,10 +158,10 @@ pub async fn run_plain(
             }
             () = sleep(PAUSE / 3), if free && waits => Vec::new(),
             Some(answer) = answers.recv(), if free => {
-                match answer.found {
+                match &answer.found {
                     Some(Found::Choices(choices)) => {
-                        plain.state.answered(&choices.as_text(), "", false);
-                        Vec::new()
+                        let text = choices.as_text();
+                        plain.state.answer(Answer { text, found: None, ..answer })
                     }
                     _ => plain.state.answer(answer),
                 }
@@ -302,7 +302,7 @@ impl Plain<'_> {
                         self.talk = talk;
                         self.agent_is_there = true;
                     }
-                    Err(sentence) => self.state.answered("", &sentence, true),
+                    Err(sentence) => self.state.not_begun(how, &what, &sentence),
                 },
                 Effect::Suspend | Effect::Redraw | Effect::Edit(_) | Effect::Files => {}
                 Effect::Quit => {

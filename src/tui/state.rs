@@ -463,7 +463,7 @@ impl State {
     }
 
     fn command(&mut self, found: &'static command::Command, rest: String) -> Vec<Effect> {
-        let said = format!("/{} {rest}", found.name);
+        let said = command::said(found.name, &rest);
         match found.by {
             By::Interface => match found.name {
                 "quit" => return vec![Effect::Quit],

@@ -82,7 +82,7 @@ impl House<'_> {
         match self.want(choice) {
             Ok(wanted) => {
                 self.wanted = Some(wanted.clone());
-                self.look(name, String::new(), None, Some(wanted));
+                self.look(name, rest.to_owned(), None, Some(wanted));
                 Chosen::Wanted
             }
             Err(errors) => failed(errors),

@@ -77,7 +77,8 @@ fn a_conversation_that_is_worked_on_is_not_changed() {
     assert_eq!(enters(&mut state, "/model"), [Effect::Ask("model", String::new())]);
     assert_eq!(enters(&mut state, "/theme dark"), [Effect::Ask("theme", "dark".to_owned())]);
     // A prompt that was faster than the models wins.
-    let late = Answer { change: Some(Change::GoOn), ..Answer::default() };
+    let to = super::super::command::said("model", "");
+    let late = Answer { to, change: Some(Change::GoOn), ..Answer::default() };
     assert_eq!(state.answer(late), []);
     assert!(rows(&mut state).contains("nothing was changed"));
 }
@@ -97,7 +98,10 @@ fn no_prompt_runs_under_what_was_just_left() {
     state.composer.take();
     assert_eq!(enters(&mut state, "/doctor").len(), 1);
     state.composer.set("delete it all");
-    state.answer(Answer::default());
+    state.answer(Answer { to: "/doctor ".to_owned(), ..Answer::default() });
+    assert_eq!(state.typed(&enter), []);
+    // Nor does what nobody asked for, such as a log that ends.
+    state.answer(Answer { errors: "a notice".to_owned(), ..Answer::default() });
     assert_eq!(state.typed(&enter), []);
     state.switch(facts("p/m"), "profile: read-only", &[]);
     let sent = Effect::Tell(Op::Submit("delete it all".to_owned()));
@@ -106,7 +110,9 @@ fn no_prompt_runs_under_what_was_just_left() {
     for command in ["/profile nothing", "/profile"] {
         let mut state = State::new(facts("p/m"), 80, 24);
         enters(&mut state, command);
-        state.answer(Answer { failed: true, ..Answer::default() });
+        let to =
+            super::super::command::said("profile", command.trim_start_matches("/profile").trim());
+        state.answer(Answer { to, failed: true, ..Answer::default() });
         enters(&mut state, "/doctor");
         assert_eq!(enters(&mut state, "go").len(), 1, "{command}");
     }
@@ -116,7 +122,8 @@ fn no_prompt_runs_under_what_was_just_left() {
 fn the_same_conversation_goes_on_with_what_was_said_and_spent() {
     let mut state = State::new(facts("p/m"), 80, 24);
     enters(&mut state, "/model p/n");
-    let ready = Answer { change: Some(Change::GoOn), ..Answer::default() };
+    let to = "/model p/n".to_owned();
+    let ready = Answer { to, change: Some(Change::GoOn), ..Answer::default() };
     assert_eq!(state.answer(ready), [Effect::Begin(SWITCH, String::new())]);
     state.context = Some(500);
     state.spent.usage.input_tokens = 7;

@@ -7,7 +7,8 @@ use super::{
     super::{
         block::{self, Kind},
         cells::{clean, clean_row, cut, wrap},
-        markdown,
+        change::SWITCH,
+        command, markdown,
         style::{Line, Span, Style},
     },
     Effect, State,
@@ -67,9 +68,30 @@ impl State {
         self.said_commands.push_back(said);
     }
 
+    /// Makes this command the one that is answered next: the quick ones are answered before the slow
+    /// ones. What was asked in an earlier conversation, or by nobody, is answered beside the others.
+    pub(in crate::tui) fn answers(&mut self, to: &str) {
+        let name = |said: &str| said.split(' ').next().map(str::to_owned);
+        let place = self.said_commands.iter().position(|said| said == to);
+        let place = place.or_else(|| {
+            self.said_commands.iter().position(|said| !said.is_empty() && name(said) == name(to))
+        });
+        let said = place.and_then(|place| self.said_commands.remove(place));
+        self.asked += usize::from(said.is_none());
+        self.said_commands.push_front(said.unwrap_or_default());
+    }
+
+    /// Another conversation could not be begun.
+    pub(in crate::tui) fn not_begun(&mut self, how: &str, what: &str, sentence: &str) {
+        if how != SWITCH {
+            self.answers(&command::said(how, what));
+        }
+        self.answered("", sentence, true);
+    }
+
     /// Shows the command whose answer follows.
     pub(in crate::tui) fn echo(&mut self) {
-        let said = self.said_commands.pop_front().filter(|_| !self.plain);
+        let said = self.said_commands.pop_front().filter(|said| !self.plain && !said.is_empty());
         let Some(said) = said else { return };
         self.finish_answer();
         if self.follows_text() {

@@ -10,6 +10,7 @@ use crate::{
     message::{Arguments, ToolCall, Usage},
     tui::{
         earlier::Earlier,
+        edge::Answer,
         found::Found,
         picker::{Choices, Then},
         view::region,
@@ -219,4 +220,52 @@ fn what_is_said_of_a_second_key_holds_until_another_one() {
     it.typed(&Typed::Key(Key::plain(Code::Char('x'))));
     assert!(!drawn(&it).contains(&"Ctrl-C again leaves".to_owned()), "it would not");
     assert_eq!(it.typed(&Typed::Key(Key::ctrl('c'))), []);
+}
+
+#[test]
+fn each_answer_stands_below_its_own_command() {
+    let mut it = state(60);
+    for text in ["/doctor", "/model", "/model p/x", "/tools"] {
+        assert_eq!(enters(&mut it, text).len(), 1);
+    }
+    let answer = |to: &str, text: &str| Answer {
+        to: to.to_owned(),
+        text: text.to_owned(),
+        ..Answer::default()
+    };
+    // The quick ones come first, and one that nobody asked for is nobody's.
+    it.answer(answer("", "a notice"));
+    it.answer(answer("/tools ", "bash"));
+    it.answer(answer("/model p/x", "no such model"));
+    it.not_begun("fork", "", "nothing to copy");
+    it.answer(answer("/doctor ", "all is well"));
+    assert!(it.is_moving(), "one answer is waited for");
+    it.answer(answer("/model ", "p/m"));
+    assert!(!it.is_moving());
+    let all: Vec<String> = rows(&mut it).into_iter().filter(|row| !row.is_empty()).collect();
+    assert_eq!(
+        all,
+        [
+            "  a notice",
+            "› /tools",
+            "  bash",
+            "› /model p/x",
+            "  no such model",
+            "error: nothing to copy",
+            "› /doctor",
+            "  all is well",
+            "› /model",
+            "  p/m",
+        ]
+    );
+    // What was asked before another conversation answers nothing of it.
+    enters(&mut it, "/doctor");
+    it.begin(it.facts.clone(), Earlier::default(), &[]);
+    enters(&mut it, "/tools");
+    it.answer(answer("/doctor ", "all is well"));
+    assert!(it.is_moving());
+    it.answer(answer("/tools ", "bash"));
+    assert!(!it.is_moving());
+    let all: Vec<String> = rows(&mut it).into_iter().filter(|row| !row.is_empty()).collect();
+    assert_eq!(all, ["  all is well", "› /tools", "  bash"]);
 }
