@@ -91,9 +91,6 @@ pub(super) fn keep(paths: Option<&Paths>, known: &Settings, choice: &Choice) -> 
     let mut alone = Settings::default();
     let chosen = alone.choose_in(choice, Layer::Display, &none);
     chosen.map_err(|error| error.to_string())?;
-    if alone.clone().drop_strange_model(known) {
-        return Err("a display state names no model that is replayed".to_owned());
-    }
     if let Some(reason) = drop_model(&mut alone, known) {
         return Err(format!("a display state names no model {reason}"));
     }

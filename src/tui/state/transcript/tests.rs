@@ -45,19 +45,8 @@ fn drawn(state: &State) -> Vec<String> {
 
 fn done() -> Event {
     Event::Done(Box::new(Summary {
-        outcome: Outcome::Ok,
-        exit: 0,
-        text: String::new(),
-        model: None,
         turns: 1,
-        usage: Usage::default(),
-        cost: None,
-        undelivered: Vec::new(),
-        withdrawn: false,
-        denied: Vec::new(),
-        changed: Vec::new(),
-        duration: std::time::Duration::ZERO,
-        fault: None,
+        ..Summary::unasked(Outcome::Ok, 0, std::time::Duration::ZERO)
     }))
 }
 
